@@ -1,8 +1,8 @@
-//! What was tried on a file when the operating system reported an error.
+//! The operation on a file that failed.
 
 use std::fmt;
 
-/// A verb. Prints as it follows `cannot` in English.
+/// An operation. Displays as the English verb after `cannot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Open.

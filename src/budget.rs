@@ -1,9 +1,9 @@
 //! The budget: how much memory this run may use.
 //!
-//! On a host it is the least of: memory that the system calls available, the headroom of every
-//! enclosing control group, and what the limits on address space and data segment leave. A margin
-//! is subtracted for the rest of the system. In a control group, what this process holds already
-//! counts as headroom, because a plan's overhead includes it.
+//! On a host it is the lowest of: the memory that the system reports as available, the headroom of
+//! every enclosing control group, and what the limits on address space and data segment leave. A
+//! margin is subtracted for the rest of the system. In a control group, memory that this process
+//! already holds counts as headroom, because a plan's overhead includes it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use fitgpt_plan::{
     units::Bytes,
 };
 
-/// Which limit is the least.
+/// The limit that is the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostLimit {
-    /// What the system calls available.
+    /// The memory that the system reports as available.
     Available,
     /// A control group: a container's or a service's limit.
     ControlGroup,
@@ -44,7 +44,7 @@ pub struct HostMemory {
     pub total: Bytes,
     /// Available to a new process.
     pub available: Bytes,
-    /// The least headroom of the control groups around this process.
+    /// The lowest headroom of the control groups around this process.
     pub cgroup_headroom: Option<Bytes>,
     /// What the address-space limit leaves to this process.
     pub address_space: Option<Bytes>,
@@ -68,7 +68,7 @@ impl HostMemory {
         least
     }
 
-    /// What the pages of an allocation can still take. Limits on address space count when memory is
+    /// How much of an allocation can still be touched. Limits on address space apply when memory is
     /// reserved, not when it is touched.
     pub fn untouched(&self) -> Bytes {
         self.cgroup_headroom.map_or(self.available, |headroom| headroom.min(self.available))
@@ -79,7 +79,7 @@ impl HostMemory {
         less_a_margin(self.least().0)
     }
 
-    /// This host as a device, with the budget that the user wrote or what is free.
+    /// This host as a device, with the user's budget, or what is free without one.
     pub fn device(&self, budget: Option<Bytes>) -> DeviceMemory {
         let name = THIS_MACHINE.into();
         let usable_bytes = budget.unwrap_or_else(|| self.usable());
@@ -95,13 +95,13 @@ pub fn less_a_margin(free: Bytes) -> Bytes {
 /// The host's name in reports.
 pub const THIS_MACHINE: &str = "this machine's memory";
 
-/// Where tokens are before they are copied to the arena of a plan for `device`: in the host's memory,
-/// which is the planned one if the device is the host.
+/// The memory in which tokens are staged before they are copied to the arena of a plan for
+/// `device`: the host's, which is the planned one if the device is the host.
 pub fn staging(device: &DeviceMemory) -> TokenStaging {
     if device.name == THIS_MACHINE { TokenStaging::Planned } else { TokenStaging::Elsewhere }
 }
 
-/// The name of a card of which only the budget is known.
+/// The name of a card if only the budget is known.
 pub const A_CARD: &str = "a card of this size";
 
 /// In addition to the arena: the binary, the threads' stacks, tokenizers, and the scratch of reading
@@ -119,9 +119,9 @@ pub fn meminfo(text: &str, field: &str) -> Option<Bytes> {
     kilobytes.checked_mul(1024).map(Bytes::new)
 }
 
-/// The least headroom of all groups from the process's own up to the root, in either version
-/// of control groups. `own` is what this process holds already of the overhead that a plan adds.
-/// `read` returns a file's text; a missing file is no limit.
+/// The lowest headroom of all groups from the process's own up to the root, for both versions of
+/// control groups. `own` is the part of a plan's overhead that this process already holds. `read`
+/// returns a file's text; a missing file means no limit.
 pub fn cgroup_headroom(own: Bytes, read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
     let groups = read(Path::new("/proc/self/cgroup"))?;
     let mut least: Option<Bytes> = None;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enclosing_group_limits_what_its_children_leave_open() {
+    fn an_enclosing_group_limits_its_children() {
         let read = files(&[
             ("/proc/self/cgroup", "0::/a/b\n"),
             ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_is_the_budget() {
+    fn the_lowest_limit_is_the_budget() {
         let memory = HostMemory {
             total: Bytes::new(6400),
             available: Bytes::new(6400),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_process_holds_already_is_headroom() {
+    fn memory_that_the_process_already_holds_is_headroom() {
         let read = files(&[
             ("/proc/self/cgroup", "0::/a\n"),
             ("/sys/fs/cgroup/a/memory.max", "1000\n"),

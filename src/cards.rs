@@ -77,9 +77,9 @@ pub(crate) struct MemoryHolder {
 
 /// The driver. Every call queries it again.
 #[derive(Debug)]
-pub(crate) struct Driver(Nvml);
+pub(crate) struct NvidiaDriver(Nvml);
 
-impl Driver {
+impl NvidiaDriver {
     pub(crate) fn open() -> Result<Self, NoDriver> {
         Nvml::builder().lib_path(os::NVML.as_ref()).init().map(Self).map_err(|error| match error {
             NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound => {

@@ -1,6 +1,6 @@
 //! `fitgpt`: trains GPT-2-class models in a memory budget that it knows before the first step.
 //!
-//! A map of the program's modules; `main.rs` only calls [`cli::run`].
+//! The modules of the program; `main.rs` only calls [`cli::run`].
 
 #![forbid(unsafe_code)]
 

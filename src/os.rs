@@ -1,4 +1,4 @@
-//! What depends on the operating system, and nothing else.
+//! Everything that depends on the operating system.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,7 +13,7 @@ use fitgpt_plan::units::Bytes;
 use crate::budget::meminfo;
 use crate::budget::{HOST_OVERHEAD, HostMemory, cgroup_headroom};
 
-/// Fills `bytes` from `offset` on, without touching the file's cursor.
+/// Fills `bytes` with the content at `offset`, without touching the file's cursor.
 ///
 /// Fails with [`io::ErrorKind::UnexpectedEof`] if the file ends first.
 #[cfg(unix)]
@@ -21,7 +21,7 @@ pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::R
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
 }
 
-/// Fills `bytes` from `offset` on. Windows moves the cursor, which is not used here.
+/// Fills `bytes` with the content at `offset`. Windows moves the cursor, which is not used here.
 ///
 /// Fails with [`io::ErrorKind::UnexpectedEof`] if the file ends first.
 #[cfg(windows)]
@@ -40,13 +40,13 @@ pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) 
     Ok(())
 }
 
-/// Reads some bytes from `offset` on, without touching the file's cursor.
+/// Reads some bytes at `offset`, without touching the file's cursor.
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, bytes, offset)
 }
 
-/// Reads some bytes from `offset` on. Windows moves the cursor, which is not used here.
+/// Reads some bytes at `offset`. Windows moves the cursor, which is not used here.
 #[cfg(windows)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
@@ -101,7 +101,7 @@ pub(crate) fn link_to(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// Windows has them for administrators alone.
+/// Windows allows symbolic links to administrators only.
 #[cfg(not(unix))]
 pub(crate) fn link_to(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -118,13 +118,13 @@ pub(crate) fn is_same_disk(a: &Path, b: &Path) -> bool {
     device(a) == device(b)
 }
 
-/// If that is unknown, they are assumed to be, and both needs are counted.
+/// This is not known here: `true`, so that both sizes are counted.
 #[cfg(not(unix))]
 pub(crate) fn is_same_disk(_: &Path, _: &Path) -> bool {
     true
 }
 
-/// Opens a file as `options` say, and fails if `path` is a link.
+/// Opens a file with `options`, and fails if `path` is a link.
 pub(crate) fn open_unfollowed(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
@@ -167,7 +167,7 @@ pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// The cores that this process may run on, as the system writes them; empty if it does not say.
+/// The cores that this process may run on, in the system's format; empty if unknown.
 #[cfg(target_os = "linux")]
 pub(crate) fn allowed_cores() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -175,7 +175,7 @@ pub(crate) fn allowed_cores() -> String {
     list.unwrap_or_default().trim().to_owned()
 }
 
-/// The cores that this process may run on; this system does not say.
+/// The cores that this process may run on; unknown on this system.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn allowed_cores() -> String {
     String::new()
@@ -197,7 +197,7 @@ pub(crate) fn host_memory() -> HostMemory {
 
 #[cfg(target_os = "linux")]
 fn memory() -> (Bytes, Bytes) {
-    // If the system hides its figures, nothing is known to be free, and a budget must be given.
+    // If the file cannot be read, zero is free, and the user must set a budget.
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let field = |name| meminfo(&text, name).unwrap_or(Bytes::ZERO);
     (field("MemTotal"), field("MemAvailable"))
@@ -239,19 +239,19 @@ fn data_segment() -> Option<Bytes> {
     None
 }
 
-/// What this process holds already of a plan's overhead: what is resident, at most the low end, so
-/// that an arena that it holds is not counted.
+/// The part of a plan's overhead that this process already holds: its resident memory, but at most
+/// the low end of the overhead, so that its arena is not counted.
 fn own_overhead() -> Bytes {
     let [least, _] = HOST_OVERHEAD.range();
     process_memory(std::process::id()).map_or(Bytes::ZERO, |memory| memory.resident.min(least))
 }
 
-/// What a process holds of this host's memory.
+/// The host memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessMemory {
     /// In memory now.
     pub(crate) resident: Bytes,
-    /// The most that was, if the system remembers it; otherwise what is resident.
+    /// The peak, if the system records it; otherwise what is resident.
     pub(crate) peak: Bytes,
 }
 
@@ -270,7 +270,7 @@ pub(crate) fn process_memory(pid: u32) -> Option<ProcessMemory> {
     Some(ProcessMemory { resident, peak: resident })
 }
 
-/// What the process `pid` is called.
+/// The name of the process `pid`.
 #[cfg(target_os = "linux")]
 pub(crate) fn process_name(pid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -307,11 +307,11 @@ pub(crate) fn open_file(_: u32, _: &str) -> Option<PathBuf> {
 #[cfg(target_os = "linux")]
 pub(crate) fn nvidia_cards_on_the_bus() -> usize {
     let is_card = |device: PathBuf| {
-        let says = |name, start| {
+        let starts = |name, start| {
             let text = std::fs::read_to_string(device.join(name));
             text.is_ok_and(|text| text.starts_with(start))
         };
-        says("vendor", "0x10de") && says("class", "0x03") // NVIDIA, a display controller
+        starts("vendor", "0x10de") && starts("class", "0x03") // NVIDIA, a display controller
     };
     let devices = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten();
     devices.filter(|entry| entry.as_ref().is_ok_and(|entry| is_card(entry.path()))).count()
@@ -322,11 +322,11 @@ pub(crate) fn nvidia_cards_on_the_bus() -> usize {
     0
 }
 
-/// The file that NVIDIA's driver brings for asking about its cards.
+/// The library of NVIDIA's driver that reports on its cards.
 pub(crate) const NVML: &str = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
 
-/// `program` with its address space limited by the shell; `None` if the system has no limit
-/// that holds.
+/// `program` with its address space limited by the shell; `None` if the system does not enforce
+/// such a limit.
 pub(crate) fn limited(program: &Path, bytes: Bytes) -> Option<Command> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -351,8 +351,8 @@ pub(crate) fn disk_free(_: &Path) -> Option<Bytes> {
     None
 }
 
-/// Some file systems cannot sync names and report that; their renames are as safe as
-/// they get.
+/// Syncs the names in a folder. Some file systems cannot and report an error, which is ignored:
+/// nothing more can be done there.
 #[cfg(unix)]
 pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
     match File::open(dir)?.sync_all() {
@@ -371,7 +371,7 @@ pub(crate) fn sync_names(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What makes a file another one, although its name is the same.
+/// Identifies a file independently of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity(u64, u64);
 
@@ -382,14 +382,14 @@ pub(crate) fn file_identity(facts: &std::fs::Metadata) -> FileIdentity {
     FileIdentity(facts.dev(), facts.ino())
 }
 
-/// The identity of an open file: without `unsafe`, Windows tells when it was created.
+/// The identity of an open file: without `unsafe`, Windows only gives its creation time.
 #[cfg(not(unix))]
 pub(crate) fn file_identity(facts: &std::fs::Metadata) -> FileIdentity {
     let created = facts.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
     FileIdentity(0, created.map_or(0, |at| at.as_nanos() as u64))
 }
 
-/// A folder of this user's own for notes between processes; it is made if it is not there.
+/// A private folder of this user for notes between processes; it is created if missing.
 pub(crate) fn private_folder() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || Some(set("HOME")?.join(".cache"));
@@ -407,7 +407,7 @@ pub(crate) fn private_folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Writes a file that only this user can read, in place of one that is there.
+/// Writes a file that only this user can read, replacing an existing one.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -420,7 +420,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     io::Write::write_all(&mut options.open(path)?, bytes)
 }
 
-/// Shows an address in the user's browser.
+/// Opens an address in the user's browser.
 pub(crate) fn browse(address: &str) -> io::Result<()> {
     let (program, arguments): (_, &[&str]) = match std::env::consts::OS {
         "macos" => ("open", &[]),

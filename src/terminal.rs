@@ -1,11 +1,11 @@
-//! The one file that writes to the terminal.
+//! The only file that writes to the terminal.
 //!
-//! Answers and nanoGPT's log lines go to stdout; the progress line, warnings and errors to
-//! stderr. Paths, flags and tensor names come from others: control characters in them are
-//! printed as escapes like `\x1b`, so that they cannot command the terminal.
+//! Answers and nanoGPT's log lines go to stdout; the progress line, warnings and errors to stderr.
+//! Paths, flags and tensor names are not trusted: control characters in them are printed as escapes
+//! like `\x1b`, so that they cannot control the terminal.
 //!
-//! If the reader of stdout goes away, the program stops quietly: `fitgpt plan | head` is no
-//! error. `train` continues in silence instead. Any other failed write is an error.
+//! If the reader of stdout goes away, the program stops without a message: `fitgpt plan | head` is
+//! not an error. `train` continues without output instead. Any other failed write is an error.
 
 use std::{
     borrow::Cow,
@@ -23,7 +23,7 @@ enum Stdout {
     Needed = 0,
     /// The command continues: its work matters more than its output.
     Dispensable = 1,
-    /// Nobody reads any more; nothing is printed.
+    /// The pipe is closed; nothing is printed.
     Closed = 2,
     /// A write failed for another reason; nothing is printed, and the exit code will be 2.
     Failed = 3,
@@ -35,7 +35,7 @@ fn stdout_is(state: Stdout) -> bool {
     STDOUT.load(Ordering::Relaxed) == state as u8
 }
 
-/// Whether only errors are printed: of several processes, one speaks.
+/// Whether only errors are printed: of several ranks, only the root prints.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
 /// From here on nothing but errors is printed.
@@ -67,7 +67,7 @@ pub(crate) fn out_generated(text: &str) {
     if io::stdout().is_terminal() { out(text) } else { write_out(text) }
 }
 
-/// Prints help with the command line's own colours, if the terminal's owner takes them.
+/// Prints help in colour, unless colours are turned off.
 pub(crate) fn out_styled(text: &clap::builder::StyledStr) {
     if is_shown() && !is_colour_refused() {
         write_out(&text.ansi().to_string());
@@ -100,7 +100,7 @@ pub(crate) fn line(text: &str) {
     out(&format!("{text}\n"));
 }
 
-/// Prints to stderr. If that fails there is nowhere to report it.
+/// Prints to stderr. A failure cannot be reported anywhere and is ignored.
 pub(crate) fn err(text: &str) {
     write_err(&printable(text));
 }
@@ -140,17 +140,17 @@ fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Whether a person watches stderr, so that a line may be written over.
+/// Whether stderr is a terminal, so that a line can be overwritten.
 pub(crate) fn is_watched() -> bool {
     io::stderr().is_terminal() && takes_escapes()
 }
 
-/// Whether a person watches stdout, so that a picture may be drawn over.
+/// Whether stdout is a terminal, so that a picture can be redrawn.
 pub(crate) fn is_shown() -> bool {
     io::stdout().is_terminal() && takes_escapes()
 }
 
-/// Some terminals, such as an editor's, print escape sequences instead of obeying them.
+/// Some terminals, such as an editor's, print escape sequences instead of interpreting them.
 fn takes_escapes() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
@@ -160,7 +160,7 @@ fn is_colour_refused() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Writes `text` over the progress line.
+/// Replaces the progress line with `text`.
 pub(crate) fn progress(text: &str) {
     write_err(&format!("\r\x1b[K{}", printable(text)));
 }
@@ -170,8 +170,8 @@ pub(crate) fn clear_progress() {
     write_err("\r\x1b[K");
 }
 
-/// Draws `text` over the `lines` lines of stdout above the cursor. A line that is too long is cut
-/// by the terminal: one that wrapped would be two lines to go up.
+/// Draws `text` over the `lines` lines of stdout above the cursor. The terminal truncates a line
+/// that is too long: a wrapped line would count as two.
 pub(crate) fn redraw(lines: usize, text: &str) {
     let up = if lines > 0 { format!("\x1b[{lines}A") } else { String::new() };
     write_out(&format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", printable(text)));

@@ -1,4 +1,4 @@
-//! Memory over time, compared with a plan: samples as data, nothing drawn.
+//! Samples memory over time and compares it with a plan. Drawing happens elsewhere.
 //!
 //! With a process, the process's bytes are compared with the plan; without one, the bytes that the
 //! machine or its cards hold in addition to the first sample. A plan for a card is compared with
@@ -20,31 +20,31 @@ use serde_json::Value;
 
 use crate::{
     budget::THIS_MACHINE,
-    cards::{Driver, NvmlCard},
+    cards::{NvidiaDriver, NvmlCard},
     os,
 };
 
 /// Which memory a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Memory {
+pub(crate) enum WatchedMemory {
     Host,
     Card,
 }
 
 /// The part of a plan that can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Planned {
+pub(crate) struct WatchedPlan {
     /// `fitgpt` or `torch`, which has no arena: its bytes are those of the tensors.
     pub(crate) engine: &'static str,
-    pub(crate) memory: Memory,
+    pub(crate) memory: WatchedMemory,
     pub(crate) arena_bytes: Bytes,
-    /// In addition to the arena, `[low, high]`.
+    /// Memory in addition to the arena, `[low, high]`.
     pub(crate) overhead_bytes: [Bytes; 2],
 }
 
-impl Planned {
-    pub(crate) fn of_report(report: &PlanReport, memory: Memory) -> Self {
+impl WatchedPlan {
+    pub(crate) fn of_report(report: &PlanReport, memory: WatchedMemory) -> Self {
         let overhead_bytes = report.overhead.range();
         Self { engine: report.engine, memory, arena_bytes: report.arena_bytes, overhead_bytes }
     }
@@ -77,7 +77,7 @@ impl Planned {
         };
         let arena_bytes = Bytes::new(plan["arena_bytes"].as_u64()?);
         let is_host = plan["device"]["name"].as_str().is_none_or(|name| name == THIS_MACHINE);
-        let memory = if is_host { Memory::Host } else { Memory::Card };
+        let memory = if is_host { WatchedMemory::Host } else { WatchedMemory::Card };
         let overhead_bytes = overhead.range();
         Some(Self { engine: "fitgpt", memory, arena_bytes, overhead_bytes })
     }
@@ -90,13 +90,13 @@ impl Planned {
 
 /// The memory at one moment.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sample {
+pub(crate) struct MemorySample {
     /// Since the first sample.
     pub(crate) seconds: f64,
     pub(crate) process: Option<ProcessSample>,
     pub(crate) host: HostSample,
     pub(crate) cards: Vec<NvmlCard>,
-    pub(crate) plan: Option<Planned>,
+    pub(crate) plan: Option<WatchedPlan>,
 }
 
 /// The memory of the watched process.
@@ -117,25 +117,25 @@ pub(crate) struct HostSample {
     pub(crate) available_bytes: Bytes,
 }
 
-impl Sample {
+impl MemorySample {
     /// The bytes that a plan for `memory` is compared with.
-    pub(crate) fn subject(&self, memory: Memory) -> Bytes {
+    pub(crate) fn subject(&self, memory: WatchedMemory) -> Bytes {
         match (memory, &self.process) {
-            (Memory::Host, Some(process)) => process.resident_bytes,
-            (Memory::Host, None) => self.host.used_bytes,
-            (Memory::Card, Some(process)) => {
+            (WatchedMemory::Host, Some(process)) => process.resident_bytes,
+            (WatchedMemory::Host, None) => self.host.used_bytes,
+            (WatchedMemory::Card, Some(process)) => {
                 self.cards.iter().filter_map(|card| held_by(card, process.pid)).sum()
             }
-            (Memory::Card, None) => {
+            (WatchedMemory::Card, None) => {
                 self.cards.iter().filter_map(|card| card.memory).map(|m| m.used_bytes).sum()
             }
         }
     }
 
     /// The largest such value up to this moment.
-    fn peak(&self, memory: Memory) -> Bytes {
+    fn peak(&self, memory: WatchedMemory) -> Bytes {
         let remembered = match (memory, &self.process) {
-            (Memory::Host, Some(process)) => process.peak_resident_bytes,
+            (WatchedMemory::Host, Some(process)) => process.peak_resident_bytes,
             _ => Bytes::ZERO,
         };
         remembered.max(self.subject(memory))
@@ -147,14 +147,14 @@ pub(crate) fn held_by(card: &NvmlCard, pid: u32) -> Option<Bytes> {
     card.processes.iter().find(|holder| holder.pid == pid)?.bytes
 }
 
-/// All samples, summed up.
+/// A summary of all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct WatchSummary {
     pub(crate) samples: u64,
     pub(crate) seconds: f64,
     /// Of the process, or of the machine, in the memory that the plan is for.
     pub(crate) peak_bytes: Bytes,
-    pub(crate) plan: Option<Planned>,
+    pub(crate) plan: Option<WatchedPlan>,
     /// The peak minus the plan's arena; without a process also minus the first sample. `None`
     /// without a plan, and if the plan's memory cannot be read here.
     pub(crate) difference_bytes: Option<i64>,
@@ -164,21 +164,25 @@ pub(crate) struct WatchSummary {
 
 /// Takes samples.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct MemoryWatch {
     pid: Option<u32>,
-    driver: Option<Driver>,
-    planned: Option<Planned>,
+    driver: Option<NvidiaDriver>,
+    planned: Option<WatchedPlan>,
     started: Instant,
     samples: u64,
     seconds: f64,
-    /// Bytes in use without the run.
+    /// Bytes in use before the run.
     base: Option<Bytes>,
     peak: Bytes,
     has_cards: bool,
 }
 
-impl Watch {
-    pub(crate) fn new(pid: Option<u32>, planned: Option<Planned>, driver: Option<Driver>) -> Self {
+impl MemoryWatch {
+    pub(crate) fn new(
+        pid: Option<u32>,
+        planned: Option<WatchedPlan>,
+        driver: Option<NvidiaDriver>,
+    ) -> Self {
         Self {
             pid,
             driver,
@@ -193,12 +197,12 @@ impl Watch {
     }
 
     /// The memory now; `None` if the process does not exist or has ended.
-    pub(crate) fn sample(&mut self) -> Option<Sample> {
+    pub(crate) fn sample(&mut self) -> Option<MemorySample> {
         let process = match self.pid {
             Some(pid) => {
                 let memory = os::process_memory(pid)?;
                 // A run opens its log a moment after it starts.
-                self.planned = self.planned.or_else(|| Planned::of_run(pid));
+                self.planned = self.planned.or_else(|| WatchedPlan::of_run(pid));
                 Some(ProcessSample {
                     pid,
                     name: os::process_name(pid),
@@ -209,7 +213,7 @@ impl Watch {
             None => None,
         };
         let memory = os::host_memory();
-        let sample = Sample {
+        let sample = MemorySample {
             seconds: self.started.elapsed().as_secs_f64(),
             process,
             host: HostSample {
@@ -217,7 +221,7 @@ impl Watch {
                 used_bytes: memory.total.saturating_sub(memory.available),
                 available_bytes: memory.available,
             },
-            cards: self.driver.as_ref().map(Driver::cards).unwrap_or_default(),
+            cards: self.driver.as_ref().map(NvidiaDriver::cards).unwrap_or_default(),
             plan: self.planned,
         };
         self.samples += 1;
@@ -230,13 +234,13 @@ impl Watch {
     }
 
     /// The plan, if the memory that it is for can be read here.
-    fn comparable(&self) -> Option<Planned> {
-        self.planned.filter(|planned| planned.memory == Memory::Host || self.has_cards)
+    fn comparable(&self) -> Option<WatchedPlan> {
+        self.planned.filter(|planned| planned.memory == WatchedMemory::Host || self.has_cards)
     }
 
     /// Which memory is compared with the plan.
-    pub(crate) fn compared(&self) -> Memory {
-        self.comparable().map_or(Memory::Host, |planned| planned.memory)
+    pub(crate) fn compared(&self) -> WatchedMemory {
+        self.comparable().map_or(WatchedMemory::Host, |planned| planned.memory)
     }
 
     /// The plan's mark in a meter.
@@ -268,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_whole_plan_of_a_log_counts() {
+    fn the_last_complete_plan_of_a_log_counts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let plan = |arena: u64| {
@@ -279,26 +283,26 @@ mod tests {
         let step = r#"{"event":"step","step":0,"loss":1.0}"#;
         std::fs::write(&path, format!("{}\n{step}\n{}\n{step}\n{}", plan(100), plan(200), plan(3)))
             .unwrap();
-        let planned = Planned::of_events(&path).unwrap();
-        assert_eq!((planned.arena_bytes, planned.memory), (Bytes::new(200), Memory::Host));
+        let planned = WatchedPlan::of_events(&path).unwrap();
+        assert_eq!((planned.arena_bytes, planned.memory), (Bytes::new(200), WatchedMemory::Host));
         assert_eq!(planned.most(), Bytes::new(222));
         let on_card = r#""device":{"name":"NVIDIA GeForce RTX 4070"},"arena_bytes""#;
         let line = plan(100).replace(r#""arena_bytes""#, on_card);
         std::fs::write(&path, line + "\n").unwrap();
-        assert_eq!(Planned::of_events(&path).unwrap().memory, Memory::Card);
+        assert_eq!(WatchedPlan::of_events(&path).unwrap().memory, WatchedMemory::Card);
         std::fs::write(&path, step).unwrap();
-        assert_eq!(Planned::of_events(&path), None);
+        assert_eq!(WatchedPlan::of_events(&path), None);
     }
 
     #[test]
     fn a_plan_for_a_card_is_not_compared_with_host_memory() {
-        let planned = Planned {
+        let planned = WatchedPlan {
             engine: "torch",
-            memory: Memory::Card,
+            memory: WatchedMemory::Card,
             arena_bytes: Bytes::new(100),
             overhead_bytes: [Bytes::new(5), Bytes::new(10)],
         };
-        let mut watch = Watch::new(Some(std::process::id()), Some(planned), None);
+        let mut watch = MemoryWatch::new(Some(std::process::id()), Some(planned), None);
         watch.sample().unwrap();
         let summary = watch.summary();
         assert_eq!((summary.difference_bytes, summary.is_within_plan), (None, None));
@@ -306,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_process_only_what_is_added_counts() {
-        let planned = Planned {
+    fn without_a_process_only_added_bytes_count() {
+        let planned = WatchedPlan {
             engine: "fitgpt",
-            memory: Memory::Host,
+            memory: WatchedMemory::Host,
             arena_bytes: Bytes::new(100),
             overhead_bytes: [Bytes::new(5), Bytes::new(10)],
         };
-        let mut watch = Watch::new(None, Some(planned), None);
+        let mut watch = MemoryWatch::new(None, Some(planned), None);
         (watch.base, watch.peak) = (Some(Bytes::new(1000)), Bytes::new(1107));
         assert_eq!(watch.mark(), Some(Bytes::new(1110)));
         let summary = watch.summary();
@@ -323,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_there_is_seen_and_one_that_is_not_is_none() {
-        let mut watch = Watch::new(Some(std::process::id()), None, None);
+    fn an_existing_process_is_sampled_and_a_missing_one_is_none() {
+        let mut watch = MemoryWatch::new(Some(std::process::id()), None, None);
         let sample = watch.sample().unwrap();
         let process = sample.process.unwrap();
         assert!(process.resident_bytes > Bytes::new(1 << 20));
         assert!(process.peak_resident_bytes >= process.resident_bytes);
         assert!(watch.summary().peak_bytes >= process.resident_bytes);
-        // Larger than any process number that systems give.
-        assert!(Watch::new(Some(u32::MAX - 1), None, None).sample().is_none());
+        // Larger than any process id.
+        assert!(MemoryWatch::new(Some(u32::MAX - 1), None, None).sample().is_none());
     }
 }

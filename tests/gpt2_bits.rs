@@ -21,13 +21,13 @@ use std::{
 };
 
 use fitgpt::{
-    checkpoint::{self, Checkpoint, Contents, Keep, Label},
+    checkpoint::{self, Checkpoint, Contents, Label, Retention},
     data::Dataset,
     run::{
         device::Runner,
         scaler::Scaler,
-        setup::{self, Setup},
-        stop::Stop,
+        setup::{self, RunSetup},
+        stop::StopFlag,
         train::Document,
         trainer::Trainer,
     },
@@ -165,7 +165,8 @@ fn trainer(folder: &Path, target: CpuTarget, keys: &[(&str, &str)]) -> Trainer {
     let runner = Runner::Cpu(target);
     let device = runner.device(&config).unwrap();
     let precision = runner.precision(&config);
-    let setup = Setup::new(&config, VOCAB, precision, &runner, device, runner.overhead()).unwrap();
+    let setup =
+        RunSetup::new(&config, VOCAB, precision, &runner, device, runner.overhead()).unwrap();
     let data = Dataset::open(folder.to_str().unwrap(), Path::new("/")).unwrap();
     let scaler = if precision == Precision::Float16 { Scaler::DYNAMIC } else { Scaler::NONE };
     Trainer::new(setup.backend().unwrap(), config, setup.job, data, scaler).unwrap()
@@ -176,7 +177,7 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     let architecture = setup::architecture(&config, VOCAB);
     let tensors = &trainer.tensors().clone();
     let step = trainer.position.step;
-    let label = Label { run_id: "bits", step, keep: Keep::ONE, fingerprint: 0 };
+    let label = Label { run_id: "bits", step, keep: Retention::ONE, fingerprint: 0 };
     let contents = Contents { architecture: &architecture, tensors, label };
     let document = Document::new(&trainer.position, &config, None);
     checkpoint::save(folder, contents, &document, trainer).unwrap();
@@ -188,7 +189,7 @@ fn train(isa: Isa, keys: &[(&str, &str)], resume_at: Option<u64>) -> Bits {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_data(folder);
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     let mut trainer = trainer(folder, CpuTarget::new(1, isa), keys);
     trainer.initialise().unwrap();
     let (mut losses, mut norms, mut weights) = (Hash::new(), Hash::new(), Hash::new());
@@ -258,7 +259,7 @@ fn check(more: Keys, resume_at: Option<u64>) {
 }
 
 #[test]
-fn fifty_steps_have_the_bits_they_had() {
+fn fifty_steps_have_the_recorded_bits() {
     check(&[], None);
 }
 
@@ -268,7 +269,7 @@ fn recomputing_blocks_changes_no_bit() {
 }
 
 #[test]
-fn a_run_resumed_midway_has_the_bits_of_one_that_was_not() {
+fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
     check(&[], Some(STEPS / 2 + 3));
 }
 

@@ -1,4 +1,4 @@
-//! The plans of known models, as snapshots: a change of memory shows here or nowhere.
+//! Snapshots of the plans of known models, which show every change of planned memory.
 
 use std::fmt::Write as _;
 

@@ -1,11 +1,11 @@
-//! A tokenizer's files, which a folder keeps from the one that its run began with.
+//! Copies a tokenizer's files to a run's folder.
 
 use std::path::Path;
 
 use super::Result;
 use crate::disk::Disk;
 
-/// What `transformers` reads of a tokenizer, and what it needs to know to generate.
+/// The files that `transformers` reads for a tokenizer and for generation.
 pub(super) const TOKENIZER_FILES: [&str; 9] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -21,19 +21,19 @@ pub(super) const TOKENIZER_FILES: [&str; 9] = [
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Copies the files of a tokenizer that are in `from` to `to`, each whole or not at all.
+/// Copies the tokenizer files in `from` to `to`, each atomically.
 pub fn carry_tokenizer(from: &Path, to: &Path) -> Result<()> {
     let is_same = from.canonicalize().ok().is_some_and(|path| to.canonicalize().ok() == Some(path));
     if is_same { Ok(()) } else { carry_on(&Disk::real(), from, to) }
 }
 
-/// Writes the files of a tokenizer, given as name and text, to `to`, each whole or not at all.
+/// Writes tokenizer files, given as name and text, to `to`, each atomically.
 pub fn write_tokenizer(files: &[(&str, String)], to: &Path) -> Result<()> {
     let disk = Disk::real();
     disk.create_dirs(to)?;
     for (name, text) in files {
         let draft = to.join(format!(".{name}.part"));
-        disk.remove_file(&draft)?; // of a write that was interrupted
+        disk.remove_file(&draft)?; // left by an interrupted write
         let mut file = disk.create(&draft)?;
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync()?;
@@ -52,7 +52,7 @@ pub(super) fn carry_on(disk: &Disk, from: &Path, to: &Path) -> Result<()> {
             other => other?,
         };
         let draft = to.join(format!(".{name}.part"));
-        disk.remove_file(&draft)?; // of a copy that was interrupted
+        disk.remove_file(&draft)?; // left by an interrupted copy
         let mut copy = disk.create(&draft)?;
         let mut position = 0;
         loop {

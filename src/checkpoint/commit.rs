@@ -1,18 +1,18 @@
-//! One save is one commit, and the checkpoints before it are kept.
+//! Saves are atomic commits, and earlier checkpoints are kept.
 //!
 //! ```text
 //! .saving-<id>/         the new files, written and synced next to the old ones
-//! .saved-<id>/          the same folder, renamed: from here on the save has happened
+//! .saved-<id>/          the same folder, renamed: this commits the save
 //! checkpoints/step-…/   the old checkpoint, if it is kept: hard links to the same files
 //! .placing-<id>/        the new folder, renamed again
 //! model.safetensors, …  the new files, moved to their names one after the other
 //! ```
 //!
-//! The rename to `.saved-<id>` decides. What comes after it is completed at once, or by
-//! [`recover`] after a crash. The checkpoint of a folder is therefore, file by file, what the
-//! newest `.saved-<id>` or `.placing-<id>` holds, and otherwise what is in the folder itself.
-//! Readers look at it like this ([`locate`]) and change nothing, so that one may sample from a
-//! folder while a run saves into it.
+//! The rename to `.saved-<id>` is the commit. The steps after it are completed at once, or by
+//! [`recover`] after a crash. The checkpoint of a folder is therefore, file by file, the content of
+//! the newest `.saved-<id>` or `.placing-<id>`, and otherwise of the folder itself. Readers look up
+//! files in this order ([`locate`]) and change nothing, so a folder can be sampled from while a run
+//! saves into it.
 //!
 //! Only real folders and files with our names are moved or removed, never links.
 
@@ -23,15 +23,15 @@ use super::{
     config::Architecture,
     id::SaveId,
     load::MAX_CONFIG_BYTES,
-    manifest::{Keep, Manifest},
+    manifest::{Manifest, Retention},
 };
 use crate::disk::Disk;
 
-/// A save that has not happened, and never will once its run has ended.
+/// A save that is not committed; abandoned if its run has ended.
 const SAVING: &str = ".saving-";
-/// A save that has happened; the old files may still be in the folder.
+/// A committed save; the old files may still be in the folder.
 const SAVED: &str = ".saved-";
-/// A save that has happened; the old files are out of the way.
+/// A committed save; the old files are no longer needed in the folder.
 const PLACING: &str = ".placing-";
 /// Earlier checkpoints, in `out_dir`.
 const KEPT: &str = "checkpoints";
@@ -42,9 +42,9 @@ const STEP: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVING: &str = ".removing-";
 
-/// Completes what a crash interrupted, in `dir` and its `best/`: a save that was committed is put
-/// in place, one that was not is removed. Only for the holder of the folder's [`super::Lock`]:
-/// it would remove what another run is writing.
+/// Completes what a crash interrupted, in `dir` and its `best/`: moves the files of a committed
+/// save to their names and removes an uncommitted one. Only for the holder of the folder's
+/// [`super::Lock`], because it would remove what another run is writing.
 pub fn recover(dir: &Path) -> Result<()> {
     recover_on(&Disk::real(), dir)
 }
@@ -59,9 +59,8 @@ pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the newest kept checkpoint of the run in `dir` its last one again, and returns its step;
-/// `None` if none is kept. For a run whose last checkpoint turned out to be useless; it is
-/// removed.
+/// Replaces the last checkpoint of the run in `dir`, which turned out to be useless, by the newest
+/// kept one, and returns its step; `None` if none is kept.
 pub fn roll_back(dir: &Path) -> Result<Option<u64>> {
     roll_back_on(&Disk::real(), dir)
 }
@@ -84,12 +83,12 @@ pub(super) fn roll_back_on(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
     Ok(Some(kept.step))
 }
 
-/// Whether `dir` holds a checkpoint's weights.
+/// Whether `dir` has a checkpoint's weights.
 pub fn exists(dir: &Path) -> bool {
     locate(dir, MODEL_FILE).is_ok_and(|path| path.is_file())
 }
 
-/// Where the file called `name` of the checkpoint in `dir` is, or would be.
+/// The path of the file `name` of the checkpoint in `dir`, whether or not it exists.
 pub fn locate(dir: &Path, name: &str) -> Result<PathBuf> {
     locate_on(&Disk::real(), dir, name)
 }
@@ -105,9 +104,8 @@ pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> 
     Ok(dir.join(name))
 }
 
-/// Writes files with `fill`, which gets a folder and the save's id (of which `fingerprint` is a
-/// part), and makes them the checkpoint
-/// of `dir`. `fill` syncs what it writes.
+/// Writes files with `fill`, which gets a folder and the save's id (which includes `fingerprint`),
+/// and commits them as the checkpoint of `dir`. `fill` syncs what it writes.
 pub(super) fn commit(
     disk: &Disk,
     dir: &Path,
@@ -137,8 +135,8 @@ pub(super) fn commit(
 pub(super) fn recover_one(disk: &Disk, dir: &Path) -> Result<()> {
     let mut all = committed(disk, dir)?;
     if let Some((_, newest, phase)) = all.pop() {
-        // The older ones first: after a crash in between they would look like the newest, and
-        // what is left of them would replace this one's files.
+        // Remove the older ones first: if a crash came in between, they would look like the newest,
+        // and their remaining files would replace this one's.
         for (_, older, _) in all {
             disk.remove_files_in(&older, &FILES)?;
         }
@@ -147,25 +145,25 @@ pub(super) fn recover_one(disk: &Disk, dir: &Path) -> Result<()> {
     for (_, abandoned) in folders(disk, dir, SAVING)? {
         disk.remove_files_in(&abandoned, &FILES)?;
     }
-    // A power failure may have undone the last rename of a checkpoint that is kept.
+    // A power failure may have undone the last rename of a kept checkpoint.
     finish_keeping(disk, &dir.join(KEPT))
 }
 
-/// How far a committed save has come.
+/// The progress of a committed save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Saved,
     Placing,
 }
 
-/// Puts the files of `folder`, a committed save, in their places in `dir`.
+/// Moves the files of `folder`, a committed save, to their names in `dir`.
 fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> {
     let mut placing = folder.to_owned();
-    // An earlier version moved files out of `.saved-<id>` directly. If the model is gone from
-    // there, what is in the folder belongs to this save already.
+    // An earlier version moved files out of `.saved-<id>` directly. If the model is not there, the
+    // files in `dir` already belong to this save.
     if phase == Phase::Saved && disk.is_file(&folder.join(MODEL_FILE))? {
         let manifest = Manifest::read(disk, &folder.join(MANIFEST_FILE))?;
-        make_way(disk, dir, manifest.as_ref())?;
+        set_old_aside(disk, dir, manifest.as_ref())?;
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         placing = dir.join(name.replacen(SAVED, PLACING, 1));
         disk.rename(folder, &placing)?;
@@ -180,20 +178,20 @@ fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> 
     prune(disk, dir)
 }
 
-/// Puts the checkpoint in `dir` into its folder of kept ones if the new one's manifest says so,
-/// and otherwise removes its manifest, which would describe the new files wrongly.
-fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
+/// Moves the checkpoint in `dir` to the kept ones if the new manifest keeps it; otherwise removes
+/// its manifest, which would not match the new files.
+fn set_old_aside(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
     let kept = dir.join(KEPT);
     let manifest_path = dir.join(MANIFEST_FILE);
     let old = readable_manifest(disk, dir)?;
     if let (Some(old), Some(new)) = (old, new)
-        && stays(&old, new.keep, 1)
+        && is_kept(&old, new.keep, 1)
         && old.run_id == new.run_id
     {
         disk.ensure_dir(&kept)?;
         let keeping = kept.join(format!("{KEEPING}{}", old.step));
         disk.ensure_dir(&keeping)?;
-        // Before the first file moves into it.
+        // Sync before the first file moves into it.
         disk.sync_dir(&kept)?;
         disk.sync_dir(dir)?;
         keep_files(disk, dir, &keeping)?;
@@ -205,8 +203,8 @@ fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
     finish_keeping(disk, &kept)
 }
 
-/// The manifest in `folder`; `None` if it is missing or damaged: that must not stop a
-/// save that has happened. A disk that cannot be read must, or a good checkpoint would be lost.
+/// The manifest in `folder`; `None` if it is missing or damaged, which must not stop a committed
+/// save. A disk error must, or a good checkpoint would be lost.
 fn readable_manifest(disk: &Disk, folder: &Path) -> Result<Option<Manifest>> {
     match Manifest::read(disk, &folder.join(MANIFEST_FILE)) {
         Err(error @ CheckpointError::Io { .. }) => Err(error),
@@ -214,13 +212,13 @@ fn readable_manifest(disk: &Disk, folder: &Path) -> Result<Option<Manifest>> {
     }
 }
 
-/// Gives the files of `dir` a second name in `keeping`, so that other programs find a model in
-/// `dir` at any instant; moves them if the file system has no hard links.
+/// Links the files of `dir` into `keeping`, so that other programs find a model in `dir` at any
+/// time; moves them if the file system has no hard links.
 fn keep_files(disk: &Disk, dir: &Path, keeping: &Path) -> Result<()> {
     if disk.is_file(&keeping.join(MANIFEST_FILE))? {
         return Ok(());
     }
-    // The manifest is the last of `FILES`: as long as it is missing there, there is more to do.
+    // The manifest is the last of `FILES`: while it is missing there, files are left to move.
     for name in FILES {
         let (from, to) = (dir.join(name), keeping.join(name));
         if !disk.is_file(&from)? {
@@ -234,14 +232,14 @@ fn keep_files(disk: &Disk, dir: &Path, keeping: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives checkpoints that were moved completely their names.
+/// Renames checkpoints that were moved completely to their final names.
 fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
     if !disk.is_folder(kept)? {
         return Ok(());
     }
     for name in disk.list(kept)? {
         if name.to_str().is_some_and(|name| name.starts_with(REMOVING)) {
-            empty(disk, &kept.join(&name))?; // a crash interrupted it
+            empty(disk, &kept.join(&name))?; // left by a crash
         }
         let Some(step) = name.to_str().and_then(|name| name.strip_prefix(KEEPING)) else {
             continue;
@@ -251,12 +249,12 @@ fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
         let Some(manifest) = readable_manifest(disk, &keeping)? else { continue };
         let named = kept.join(format!("{STEP}{step:08}"));
         let target = match readable_manifest(disk, &named)? {
-            // A crash came after the rename: there is nothing left to do but to clean up.
+            // A crash came after the rename: only clean up.
             Some(there) if there.save_id == manifest.save_id => {
                 remove_checkpoint(disk, &keeping)?;
                 continue;
             }
-            // The same step again, after a resume from an earlier one: the newer one stays.
+            // The same step again, after a resume from an earlier one: keep the newer one.
             Some(there) if there.run_id == manifest.run_id => {
                 remove_checkpoint(disk, &named)?;
                 named
@@ -277,17 +275,17 @@ fn prune(disk: &Disk, dir: &Path) -> Result<()> {
         kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
     for (later, (kept, folder)) in (1..).zip(all) {
-        // Steps later than the last one belong to a run that was rolled back.
+        // Steps after the last one belong to a run that was rolled back.
         let is_undone = kept.step > last.step && last.keep.best_step != Some(kept.step);
-        if is_undone || !stays(&kept, last.keep, later) {
+        if is_undone || !is_kept(&kept, last.keep, later) {
             remove_checkpoint(disk, &folder)?;
         }
     }
     Ok(())
 }
 
-/// Whether a checkpoint with `later` later ones stays.
-fn stays(kept: &Manifest, keep: Keep, later: u64) -> bool {
+/// Whether a checkpoint with `later` later ones is kept.
+fn is_kept(kept: &Manifest, keep: Retention, later: u64) -> bool {
     later < keep.last || keep.best_step == Some(kept.step)
 }
 
@@ -311,24 +309,25 @@ pub(super) fn kept_on(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)
 }
 
 /// Removes a checkpoint of ours, and its folder if nothing else is in it. The folder is renamed
-/// first: what is left after a crash is not taken for a checkpoint, and is removed later.
+/// first, so that what is left after a crash is not taken for a checkpoint and is removed later.
 pub(super) fn remove_checkpoint(disk: &Disk, folder: &Path) -> Result<()> {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let removing = folder.with_file_name(format!("{REMOVING}{}", name.trim_start_matches('.')));
     empty(disk, &removing)?;
     if disk.kind(&removing)?.is_some() {
-        // Somebody put files into it. Those of the checkpoint go, the folder stays.
+        // The user put files into it: remove those of the checkpoint and keep the folder.
         return empty(disk, folder);
     }
     disk.rename(folder, &removing)?;
     empty(disk, &removing)?;
     if disk.is_folder(&removing)? {
-        disk.rename(&removing, folder)?; // other people's files keep their place
+        disk.rename(&removing, folder)?; // the user's files keep their path
     }
     Ok(())
 }
 
-/// Removes our files in `folder`, and it if nothing else is in it. The manifest goes first.
+/// Removes our files in `folder`, the manifest first, and the folder itself if nothing else is in
+/// it.
 fn empty(disk: &Disk, folder: &Path) -> Result<()> {
     if !disk.is_folder(folder)? {
         return Ok(());
@@ -340,16 +339,16 @@ fn empty(disk: &Disk, folder: &Path) -> Result<()> {
     Ok(disk.remove_empty_dir(folder)?)
 }
 
-/// The save whose files are in `dir`. After [`recover_one`] `config.json` is as good as any.
+/// The id of the save whose files are in `dir`. After [`recover_one`] all files have the same id.
 fn present_id(disk: &Disk, dir: &Path) -> Result<Option<SaveId>> {
     match disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES) {
         Ok(text) => Ok(Architecture::save_id(&text)),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()), // an id that is not greater would look older
+        Err(error) => Err(error.into()), // the next id must be greater than this one
     }
 }
 
-/// The saves in `dir` that have happened and are not in place, oldest first.
+/// The committed saves in `dir` whose files are not in place yet, oldest first.
 fn committed(disk: &Disk, dir: &Path) -> Result<Vec<(SaveId, PathBuf, Phase)>> {
     let mut all = Vec::new();
     for (prefix, phase) in [(SAVED, Phase::Saved), (PLACING, Phase::Placing)] {

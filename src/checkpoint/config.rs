@@ -1,4 +1,4 @@
-//! `config.json`: what the weights are weights of, as `transformers` reads it.
+//! `config.json`: the model of the weights, as `transformers` reads it.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ use fitgpt_plan::{
 use super::{CheckpointError, Result, SaveId};
 use crate::tokenizer::Tokenizer;
 
-/// Ids of tokens that a folder keeps from the one that it was fine-tuned from.
+/// Token ids that a fine-tuned model takes over from its first weights.
 const SPECIAL_TOKENS: [&str; 3] = ["bos_token_id", "eos_token_id", "pad_token_id"];
 
-/// What a model is, as far as its weights and tokens are concerned.
+/// A model as its weights and tokens define it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Architecture {
     /// Its sizes and parts; `block` is the longest sequence.
     pub model: Model,
     /// Share of activations that training drops.
     pub dropout: f64,
-    /// How its tokens read, so that a folder can be sampled from without its dataset.
+    /// Its tokenizer, so that a folder can be sampled from without its dataset.
     pub tokenizer: Option<Tokenizer>,
-    /// Ids of special tokens as the `config.json` of the first weights has them; the family's if empty.
+    /// Ids of special tokens from the `config.json` of the first weights; the family's if empty.
     pub special_tokens: Map<String, Value>,
 }
 
@@ -42,8 +42,8 @@ impl Architecture {
         format!("{:#}\n", Value::Object(document))
     }
 
-    /// Reads `config.json`, ours or another's, and the save id if it has one.
-    pub(super) fn from_json(path: &Path, text: &[u8]) -> Result<Described> {
+    /// Reads a `config.json`, ours or another program's, and the save id if it has one.
+    pub(super) fn from_json(path: &Path, text: &[u8]) -> Result<ConfigContents> {
         let json = |source| CheckpointError::Json { path: path.to_owned(), source };
         let document: Value = serde_json::from_slice(text).map_err(json)?;
         let description = Description::read(&document)
@@ -52,13 +52,13 @@ impl Architecture {
             path: path.to_owned(),
             source: Box::new(source),
         })?;
-        let ours = Option::<Ours>::deserialize(&document["fitgpt"]).map_err(json)?;
+        let ours = Option::<OwnKeys>::deserialize(&document["fitgpt"]).map_err(json)?;
         let ours = ours.unwrap_or_default();
         let kept = SPECIAL_TOKENS.iter().filter_map(|key| Some((*key, document.get(*key)?)));
         let special_tokens = kept.map(|(key, value)| (key.to_owned(), value.clone())).collect();
         let architecture =
             Self { model, dropout: description.dropout, tokenizer: ours.tokenizer, special_tokens };
-        Ok(Described { architecture, description, save_id: ours.save_id })
+        Ok(ConfigContents { architecture, description, save_id: ours.save_id })
     }
 
     /// The save id that a `config.json` states.
@@ -68,18 +68,18 @@ impl Architecture {
     }
 }
 
-/// What a `config.json` says.
+/// The contents of a `config.json`.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct ConfigContents {
     pub(super) architecture: Architecture,
     pub(super) description: Description,
     /// `None` in other programs' files.
     pub(super) save_id: Option<String>,
 }
 
-/// What `transformers` has no word for.
+/// Our keys, which `transformers` does not have.
 #[derive(Default, Deserialize)]
-struct Ours {
+struct OwnKeys {
     save_id: Option<String>,
     tokenizer: Option<Tokenizer>,
 }
@@ -142,7 +142,7 @@ mod tests {
         for mut architecture in all {
             let (back, read_id) = read(&architecture.to_json(id)).unwrap();
             assert_eq!(read_id, Some(id.to_string()));
-            // The family writes those that were not stated.
+            // The family writes those that were not given.
             for (key, value) in &back.special_tokens {
                 architecture.special_tokens.entry(key).or_insert(value.clone());
             }

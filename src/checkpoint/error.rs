@@ -31,13 +31,13 @@ pub enum CheckpointError {
         /// Which process, if that could be read.
         pid: Option<u32>,
     },
-    /// The file is not there.
+    /// The file does not exist.
     #[error("no checkpoint: there is no `{}`", path.display())]
     Missing {
         /// The file that was looked for.
         path: PathBuf,
     },
-    /// A file that is not one of PyTorch's, or damaged.
+    /// A file that PyTorch did not save, or that is damaged.
     #[error("cannot read `{}`: {source}", path.display())]
     Saved {
         /// The file.
@@ -55,15 +55,15 @@ pub enum CheckpointError {
     },
     /// The header's length is impossible.
     #[error(
-        "`{}` is not a safetensors file: its header says {found_bytes} bytes, at most {most_bytes} are possible",
+        "`{}` is not a safetensors file: its header claims {found_bytes} bytes, at most {most_bytes} are possible",
         path.display()
     )]
     HeaderLength {
         /// The file.
         path: PathBuf,
-        /// What the first eight bytes say.
+        /// The length in the first eight bytes.
         found_bytes: u64,
-        /// What fits into the file.
+        /// The most that fits into the file.
         most_bytes: u64,
     },
     /// Truncated, or something was appended.
@@ -71,12 +71,12 @@ pub enum CheckpointError {
     Length {
         /// The file.
         path: PathBuf,
-        /// What the header asks for.
+        /// The length that follows from the header.
         expected_bytes: u64,
-        /// What the file has.
+        /// The length of the file.
         found_bytes: u64,
     },
-    /// Our own checksum over the file does not agree.
+    /// Our own checksum over the file does not match.
     #[error("`{}` is damaged: its checksum should be {expected:016x}, found {found:016x}", path.display())]
     Damaged {
         /// The file.
@@ -87,7 +87,7 @@ pub enum CheckpointError {
         found: u64,
     },
     /// A file is not the one that its manifest lists.
-    #[error("`{}` is not the file that was saved: its length or checksum is not the one in `manifest.json`", path.display())]
+    #[error("`{}` is not the file that was saved: its length or checksum differs from `manifest.json`", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
     },
-    /// A file of ours without a checksum that can be read.
+    /// A file of ours without a valid checksum.
     #[error("`{}` is damaged: it has no checksum", path.display())]
     NoChecksum {
         /// The file.
@@ -172,8 +172,8 @@ pub enum CheckpointError {
         /// What it names.
         name: String,
     },
-    /// An index says that a file has a tensor, and it does not.
-    #[error("`{}` has no tensor `{tensor}`, which `{}` says it has", path.display(), index.display())]
+    /// A file does not have a tensor that its index lists.
+    #[error("`{}` has no tensor `{tensor}`, although `{}` lists it there", path.display(), index.display())]
     NotInShard {
         /// The file.
         path: PathBuf,
@@ -182,14 +182,14 @@ pub enum CheckpointError {
         /// The index.
         index: PathBuf,
     },
-    /// `config.json` claims more layers than the files can hold.
+    /// `config.json` has more layers than the files can have.
     #[error("`{}` has {tensors} tensors, too few for the {layers} layers of its `config.json`", path.display())]
     TooFewTensors {
         /// The file.
         path: PathBuf,
         /// How many it has.
         tensors: usize,
-        /// What `config.json` says.
+        /// The layers in `config.json`.
         layers: u32,
     },
     /// Two files of one model have a tensor of the same name.
@@ -238,10 +238,10 @@ pub enum CheckpointError {
     Family {
         /// The file.
         path: PathBuf,
-        /// Which key asks for what.
+        /// The key and its value.
         source: FamilyError,
     },
-    /// `config.json` describes a model of sizes that cannot be.
+    /// `config.json` describes a model of impossible sizes.
     #[error("`{}` describes a model that is not supported: {source}", path.display())]
     Config {
         /// The file.
@@ -249,7 +249,7 @@ pub enum CheckpointError {
         /// Which rule the sizes break.
         source: Box<ConfigError>,
     },
-    /// The state's document does not come back as it was written.
+    /// The state's document cannot be written as JSON.
     #[error("the training state cannot be stored: {source}")]
     Document {
         /// Why not.
@@ -257,7 +257,7 @@ pub enum CheckpointError {
     },
     /// The state's document changes when it is stored and read again.
     #[error(
-        "the training state changes when it is stored: `{place}` is {written}, comes back as {back}"
+        "the training state changes when it is stored: `{place}` is {written} and is read back as {back}"
     )]
     DocumentChanged {
         /// A JSON pointer to the first difference.
@@ -267,7 +267,7 @@ pub enum CheckpointError {
         /// What was read there.
         back: String,
     },
-    /// The backend could not give or take values.
+    /// The backend could not read or write values.
     #[error("cannot transfer `{tensor}`: {source}")]
     Store {
         /// Our name for the tensor.

@@ -6,8 +6,8 @@
 //!
 //! The format has no checksum. Ours is text of a fixed length in the header's `__metadata__`, so
 //! that it can be filled in after the values were streamed. It covers the header, with sixteen
-//! zeros in place of the checksum itself, and every value with its position. It is a sum, and so
-//! independent of the order in which a transposed tensor is written and read.
+//! zeros in place of the checksum itself, and every value with its position. It is a sum, and
+//! therefore independent of the order in which a transposed tensor is written and read.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use super::{CheckpointError, Result, layout::FileTensor};
 use crate::disk::DiskFile;
 
-/// What the format allows, and the `safetensors` crate reads.
+/// The limit of the format and of the `safetensors` crate.
 const MAX_BYTES: u64 = 100_000_000;
 /// The length in front of the header.
 const LENGTH_BYTES: u64 = 8;
@@ -31,7 +31,7 @@ const CHECKSUM_KEY: &str = "\"sum\":\"";
 /// The checksum before it is known.
 const NO_CHECKSUM: &str = "0000000000000000";
 
-/// How the format calls a type.
+/// The format's name for a type.
 pub(super) const fn stored_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F32 => Dtype::F32,
@@ -94,13 +94,13 @@ impl HeaderDraft {
 /// The header of a file that was opened.
 #[derive(Debug, Default)]
 pub(super) struct Header {
-    /// All tensors by name, with their positions from `data_start` on.
+    /// All tensors by name, with their positions relative to `data_start`.
     pub(super) tensors: BTreeMap<String, TensorInfo>,
-    /// What `__metadata__` says.
+    /// The texts of `__metadata__`.
     texts: HashMap<String, String>,
     /// Where the values begin.
     pub(super) data_start: u64,
-    /// How many bytes of values there are.
+    /// The number of bytes of values.
     pub(super) data_bytes: u64,
     /// The checksum before any value, and what it should be after all of them.
     pub(super) sum: Option<(Checksum, u64)>,
@@ -136,7 +136,7 @@ impl Header {
             .map_err(|source| CheckpointError::Header { path: path_buf(), source })?;
 
         let data_start = LENGTH_BYTES + length;
-        // The crate has checked that the tensors' ranges follow one another without a gap.
+        // The crate has checked that the tensors' ranges are contiguous.
         let expected_bytes = data_start.saturating_add(metadata.data_len() as u64);
         if expected_bytes != found_bytes {
             let path = path_buf();
@@ -150,7 +150,8 @@ impl Header {
             sum: None,
         };
         if let Some(text) = header.text("sum") {
-            // Only as we write it: a flipped bit must not make another form of the same number.
+            // Accept only the form that we write: a flipped bit must not give another form of the
+            // same number.
             let stated = u64::from_str_radix(text, 16).ok();
             let stated = stated.filter(|stated| format!("{stated:016x}") == text);
             let (Some(stated), Some(place)) = (stated, checksum_place(&bytes)) else {
@@ -167,13 +168,13 @@ impl Header {
         self.texts.get(key).map(String::as_str)
     }
 
-    /// The header of a file in which tensors lie anywhere.
+    /// The header of a file whose tensors are at arbitrary positions.
     pub(super) fn of_tensors(tensors: BTreeMap<String, TensorInfo>) -> Self {
         Self { tensors, ..Self::default() }
     }
 }
 
-/// Which bytes of a header hold its checksum.
+/// The bytes of a header that hold its checksum.
 fn checksum_place(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
     let key = CHECKSUM_KEY.as_bytes();
     let start = bytes.windows(key.len()).position(|window| window == key)? + key.len();
@@ -199,11 +200,11 @@ impl Checksum {
         }))
     }
 
-    /// Adds the bytes of a tensor of `dtype` from byte `start` of the file's values on. `start`
+    /// Adds bytes of a tensor of `dtype` that begin at byte `start` of the file's values. `start`
     /// is a whole number of words into the tensor.
     pub(super) fn add_bytes(&mut self, dtype: Dtype, start: u64, bytes: &[u8]) {
-        // Float32 values are counted, as they were before files had other types. Words of other
-        // types are numbered by the byte that they begin at.
+        // Float32 values are numbered by their index, as before files had other types. Words of
+        // other types are numbered by their first byte.
         let (first, step) = match dtype {
             Dtype::F32 => (start / 4, 1),
             _ => (start | 1 << 63, 4),
@@ -217,7 +218,8 @@ impl Checksum {
         }
     }
 
-    /// For one index the mix is one to one in `word`, so a value cannot change unseen.
+    /// For a fixed index the mix is a bijection of `word`, so a changed value always changes the
+    /// sum.
     #[inline]
     fn add(&mut self, index: u64, word: u32) {
         let mut x = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(word);

@@ -1,12 +1,12 @@
-//! Which save a file belongs to.
+//! The ids of saves.
 
 use std::{fmt, str::FromStr};
 
-/// Which save a file belongs to. Later saves of a folder are greater.
+/// Identifies the save that a file belongs to. Later saves of a folder are greater.
 ///
-/// A counter orders them, because clocks jump; the fingerprint of the training tells saves apart
-/// that were counted alike in different folders and then copied together. Nothing else is in it:
-/// equal training gives equal files.
+/// A counter orders them, because clocks jump; the fingerprint of the training distinguishes saves
+/// with the same count from different folders whose files were mixed. It contains nothing else, so
+/// that equal training gives equal files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaveId {
     counter: u64,
@@ -29,14 +29,14 @@ impl fmt::Display for SaveId {
     }
 }
 
-/// Not a save id.
+/// A text that is not a save id.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotASaveId;
 
 impl FromStr for SaveId {
     type Err = NotASaveId;
 
-    /// Only what [`fmt::Display`] writes: `+1-0` names no save.
+    /// Accepts only what [`fmt::Display`] writes: `+1-0` is refused.
     fn from_str(text: &str) -> Result<Self, NotASaveId> {
         let (counter, fingerprint) = text.split_once('-').ok_or(NotASaveId)?;
         let id = Self {

@@ -1,12 +1,12 @@
 //! The layout of the files: names, shapes and the source of the values.
 //!
-//! `model.safetensors` has Hugging Face's layout, as the family's [`Naming`] describes it:
-//! GPT-2's files have a `transformer.` before every name, linear weights as `Conv1D` keeps them,
-//! `(in, out)`, and always biases. `state.safetensors` is ours alone.
+//! `model.safetensors` has Hugging Face's layout, as the family's [`Naming`] describes it: GPT-2's
+//! files have a `transformer.` before every name, linear weights as `Conv1D` keeps them, `(in,
+//! out)`, and always biases. `state.safetensors` is our own format.
 
 use fitgpt_plan::{family::Naming, units::DType};
 
-use super::store::{Entry, Tensors};
+use super::store::{TensorEntry, Tensors};
 
 /// One tensor of a file.
 #[derive(Debug)]
@@ -19,19 +19,19 @@ pub(super) struct FileTensor<'a> {
     pub(super) shape: Vec<usize>,
     /// Its values.
     pub(super) values: Values<'a>,
-    /// Whether the file's may have more rows: the table of positions.
+    /// Whether the file's tensor may have more rows: the table of positions.
     pub(super) can_be_cropped: bool,
 }
 
-/// What a tensor of a file holds.
+/// The values of a tensor of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Values<'a> {
     /// The bias of a model that has none.
     Zero,
-    /// The values of a tensor as it is.
-    Plain(&'a Entry),
+    /// The values of a tensor, unchanged.
+    Plain(&'a TensorEntry),
     /// The values of a matrix `(out, in)` as `(in, out)`.
-    Transposed(&'a Entry),
+    Transposed(&'a TensorEntry),
 }
 
 impl FileTensor<'_> {
@@ -48,7 +48,7 @@ impl FileTensor<'_> {
         }
     }
 
-    /// Whether it is an optimizer's, and not a weight.
+    /// Whether it is an optimizer state, not a weight.
     pub(super) fn is_state(&self) -> bool {
         matches!(self.values, Values::Plain(entry) if entry.state.is_some())
     }
@@ -59,7 +59,7 @@ impl FileTensor<'_> {
     }
 }
 
-/// What `model.safetensors` holds.
+/// The tensors of `model.safetensors`.
 pub(super) fn weights(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     let Tensors { naming, weights: entries, .. } = tensors;
     let mut parts = Vec::with_capacity(2 * entries.len());
@@ -81,11 +81,12 @@ pub(super) fn weights(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     parts
 }
 
-/// What nanoGPT's `ckpt.pt` holds: matrices as they are, and only the biases that are used.
+/// The tensors of nanoGPT's `ckpt.pt`: matrices are not transposed, and only used biases are
+/// stored.
 pub(super) fn nanogpt_weights(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     let Tensors { naming, weights: entries, .. } = tensors;
     let positions = format!("{}.weight", naming.positions);
-    let part = |entry: &'_ Entry| (entry.shape.clone(), entry.parameter == positions);
+    let part = |entry: &'_ TensorEntry| (entry.shape.clone(), entry.parameter == positions);
     let parts = entries.iter().map(|entry| {
         let (shape, can_be_cropped) = part(entry);
         let values = Values::Plain(entry);
@@ -107,10 +108,10 @@ fn named<'a>(naming: &Naming, parameter: &str) -> FileTensor<'a> {
     }
 }
 
-/// What `state.safetensors` holds: wide elements first, so that every tensor is aligned.
+/// The tensors of `state.safetensors`: wide elements first, so that every tensor is aligned.
 pub(super) fn states(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     let part = |entry| FileTensor {
-        name: Entry::name(entry),
+        name: TensorEntry::name(entry),
         bare_name: None,
         shape: entry.shape.clone(),
         values: Values::Plain(entry),
@@ -121,7 +122,7 @@ pub(super) fn states(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     parts
 }
 
-/// What other writers store and this model does not need: a tied head, causal masks, tables.
+/// Whether a tensor that other programs store is not needed: a tied head, causal masks, tables.
 pub(super) fn is_spare(naming: &Naming, name: &str) -> bool {
     let name = name.strip_prefix(naming.file_prefix).unwrap_or(name);
     let is_end = |spare: &str| spare.starts_with('.') && name.ends_with(spare);
@@ -129,7 +130,7 @@ pub(super) fn is_spare(naming: &Naming, name: &str) -> bool {
 }
 
 /// The name of the bias of `entry`'s layer if files have one and this model does not.
-fn missing_bias(naming: &Naming, entry: &Entry, entries: &[Entry]) -> Option<String> {
+fn missing_bias(naming: &Naming, entry: &TensorEntry, entries: &[TensorEntry]) -> Option<String> {
     if !naming.files_have_all_biases {
         return None;
     }
@@ -148,10 +149,10 @@ mod tests {
     #[test]
     fn a_linear_weight_is_transposed_and_its_missing_bias_is_zero() {
         let entries = [
-            Entry::weights("wte.weight", &[11, 4]),
-            Entry::weights("h.0.attn.c_attn.weight", &[12, 4]),
-            Entry::weights("ln_f.weight", &[4]),
-            Entry::weights("ln_f.bias", &[4]),
+            TensorEntry::weights("wte.weight", &[11, 4]),
+            TensorEntry::weights("h.0.attn.c_attn.weight", &[12, 4]),
+            TensorEntry::weights("ln_f.weight", &[4]),
+            TensorEntry::weights("ln_f.bias", &[4]),
         ];
         let tensors = Tensors {
             naming: Family::Gpt2.naming(),

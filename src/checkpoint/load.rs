@@ -11,29 +11,30 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CONFIG_FILE, CheckpointError, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE, commit,
-    config::{Architecture, Described},
+    config::{Architecture, ConfigContents},
     layout,
     manifest::Manifest,
     nanogpt::{self, NanoGpt, NanoGptRun},
     read::TensorFile,
-    shards::Shards,
+    shards::WeightFiles,
     store::{TensorSink, Tensors},
 };
 use crate::{disk::Disk, pytorch::SavedError};
 
-/// Another process may be putting a save in place: a few renames.
+/// How often to retry while another process may be moving a save into place, which takes a few
+/// renames.
 const ATTEMPTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A vocabulary of 65,536 symbols takes about 1 MB in our own `config.json`.
+/// More than any `config.json`: ours takes about 1 MB with a vocabulary of 65,536 symbols.
 pub(super) const MAX_CONFIG_BYTES: u64 = 16 << 20;
 
 /// What to do if the file has more positions than the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Positions {
+pub enum PositionRows {
     /// Refuse.
     Exact,
-    /// Take the first ones, as nanoGPT does for a `block_size` below the checkpoint's.
+    /// Use the first ones, as nanoGPT does for a `block_size` below the checkpoint's.
     Crop,
 }
 
@@ -43,7 +44,7 @@ pub fn weights_dir(out_dir: &Path) -> PathBuf {
     if commit::exists(&best) { best } else { out_dir.to_owned() }
 }
 
-/// Whether a run can be resumed from `path`: our own state is there, or nanoGPT's optimizer.
+/// Whether a run can be resumed from `path`: it has our own state, or nanoGPT's optimizer.
 pub fn has_state(path: &Path) -> bool {
     match nanogpt::nanogpt_file(path) {
         Some(file) => NanoGpt::open(&Disk::real(), &file).is_ok_and(|it| it.states.is_some()),
@@ -51,23 +52,23 @@ pub fn has_state(path: &Path) -> bool {
     }
 }
 
-/// Weights with their architecture, opened and checked to be of one save. The files stay the
-/// ones that were opened, even if a save replaces them in the meantime.
+/// Weights with their architecture, opened and checked to be from one save. The opened files are
+/// used even if a save replaces them in the meantime.
 #[derive(Debug)]
 pub struct Weights {
     architecture: Architecture,
     description: Description,
     config_path: PathBuf,
     id: Option<String>,
-    files: Shards,
+    files: WeightFiles,
     layout: Layout,
-    /// What nanoGPT's `ckpt.pt` says about its run; `None` for other files.
+    /// The run of nanoGPT's `ckpt.pt`; `None` for other files.
     nanogpt: Option<NanoGptRun>,
     /// `None` if an earlier version or another program wrote the files.
     manifest: Option<Manifest>,
 }
 
-/// How the files store matrices and biases.
+/// The layout of matrices and biases in the files.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     HuggingFace,
@@ -75,19 +76,19 @@ enum Layout {
 }
 
 impl Weights {
-    /// Opens the weights in a folder, ours or one of `transformers`, or nanoGPT's in a folder
-    /// that holds no others, or in the file at `path`.
+    /// Opens the weights in a folder of ours or of `transformers`, or nanoGPT's: the file at
+    /// `path`, or the `ckpt.pt` in a folder without other weights.
     pub fn open(path: &Path) -> Result<Self> {
         match nanogpt::nanogpt_file(path) {
             Some(file) => Ok(Self::of_nanogpt(NanoGpt::open(&Disk::real(), &file)?).0),
-            None => patiently(|| Self::open_once(&Disk::real(), path)),
+            None => with_retries(|| Self::open_once(&Disk::real(), path)),
         }
     }
 
     /// The weights of a `ckpt.pt`, and its optimizer's states.
-    fn of_nanogpt(opened: NanoGpt) -> (Self, Option<Shards>) {
+    fn of_nanogpt(opened: NanoGpt) -> (Self, Option<WeightFiles>) {
         let NanoGpt { path, described, weights, states, run } = opened;
-        let Described { architecture, description, .. } = described;
+        let ConfigContents { architecture, description, .. } = described;
         let weights = Self {
             architecture,
             description,
@@ -101,7 +102,7 @@ impl Weights {
         (weights, states)
     }
 
-    /// What nanoGPT's `ckpt.pt` says about its run; `None` for other files.
+    /// The run of nanoGPT's `ckpt.pt`; `None` for other files.
     pub fn nanogpt(&self) -> Option<&NanoGptRun> {
         self.nanogpt.as_ref()
     }
@@ -116,15 +117,15 @@ impl Weights {
         let config_path = commit::locate_on(disk, dir, CONFIG_FILE)?;
         let text = config_text(disk, &config_path)?;
         let described = Architecture::from_json(&config_path, &text);
-        let files = Shards::open(disk, dir)?;
-        // A manifest says nothing about weights that another program has put in the folder.
+        let files = WeightFiles::open(disk, dir)?;
+        // The manifest does not cover weights that another program has put in the folder.
         let manifest = manifest.filter(|_| files.text("save_id").is_some());
         if let Some(manifest) = &manifest {
             check_listed(manifest, dir, &files, &config_path, &text)?;
         }
-        let Described { architecture, description, save_id: id } = described?;
-        // `transformers` keeps our words in a config that it writes again, but not in the
-        // weights: a file without an id comes from another program; only its shapes are checked.
+        let ConfigContents { architecture, description, save_id: id } = described?;
+        // `transformers` keeps our keys in a config that it rewrites, but not in the weights: a
+        // file without an id comes from another program, and only its shapes are checked.
         if let Some(file_id) = files.text("save_id")
             && id.as_deref() != Some(file_id)
         {
@@ -135,7 +136,7 @@ impl Weights {
                 second_id: id,
             });
         }
-        // A plan for layers that are not there could take minutes.
+        // Planning for layers that do not exist could take minutes.
         let (tensors, layers) = (files.tensor_count(), architecture.model.layers);
         if tensors < layers as usize {
             let path = files.path().clone();
@@ -154,12 +155,12 @@ impl Weights {
         })
     }
 
-    /// What the weights are weights of.
+    /// The model of the weights.
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
     }
 
-    /// The same as keys of a config.
+    /// The model as keys of a config.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -169,12 +170,12 @@ impl Weights {
         self.files.text("save_id")
     }
 
-    /// Gives every parameter's values to `sink`. Nothing is given before all names, shapes and
-    /// types have been found right.
+    /// Passes every parameter's values to `sink`, after all names, shapes and types have been
+    /// checked.
     pub fn read(
         &mut self,
         tensors: &Tensors,
-        positions: Positions,
+        positions: PositionRows,
         sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let parts = match self.layout {
@@ -186,7 +187,7 @@ impl Weights {
 }
 
 /// Reads the `config.json` at `path`.
-fn read_config(disk: &Disk, path: &Path) -> Result<Described> {
+fn read_config(disk: &Disk, path: &Path) -> Result<ConfigContents> {
     Architecture::from_json(path, &config_text(disk, path)?)
 }
 
@@ -204,7 +205,7 @@ fn config_text(disk: &Disk, path: &Path) -> Result<Vec<u8>> {
 fn check_listed(
     manifest: &Manifest,
     dir: &Path,
-    weights: &Shards,
+    weights: &WeightFiles,
     config_path: &Path,
     config: &[u8],
 ) -> Result<()> {
@@ -218,7 +219,8 @@ fn check_listed(
     if weights_id != Some(&manifest.save_id) {
         return Err(mixed(weights.path(), weights_id.map(str::to_owned)));
     }
-    // Another save may be writing its config; a changed config of this save is damaged.
+    // A config of another save may be in the process of being replaced; a changed config of this
+    // save is damaged.
     let config_id = Architecture::save_id(config).map(|id| id.to_string());
     if config_id.is_some() && config_id.as_ref() != Some(&manifest.save_id) {
         return Err(mixed(config_path, config_id));
@@ -227,7 +229,8 @@ fn check_listed(
     weights.check_listed(manifest, MODEL_FILE)
 }
 
-/// What the `config.json` of a folder says, whose weights need not be there, or the `ckpt.pt`.
+/// The description in the `config.json` of a folder, which may lack the weights, or in its
+/// `ckpt.pt`.
 pub fn describe(dir: &Path) -> Result<Description> {
     let disk = Disk::real();
     let has_config = || Ok::<_, CheckpointError>(disk.kind(&dir.join(CONFIG_FILE))?.is_some());
@@ -244,16 +247,16 @@ pub fn describe(dir: &Path) -> Result<Description> {
 pub struct Checkpoint {
     weights: Weights,
     /// `None` if the optimizer has made no update.
-    state: Option<Shards>,
+    state: Option<WeightFiles>,
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint in `dir` and checks that its files are of one save. If the folder
-    /// holds only nanoGPT's `ckpt.pt`, opens that.
+    /// Opens the checkpoint in `dir` and checks that its files are from one save. If the folder has
+    /// only nanoGPT's `ckpt.pt`, opens that.
     pub fn open(dir: &Path) -> Result<Self> {
         match nanogpt::nanogpt_file(dir) {
             Some(file) => Self::open_nanogpt(&Disk::real(), &file),
-            None => patiently(|| Self::open_once(&Disk::real(), dir)),
+            None => with_retries(|| Self::open_once(&Disk::real(), dir)),
         }
     }
 
@@ -272,7 +275,7 @@ impl Checkpoint {
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
         let weights = Weights::open_once(disk, dir)?;
         let state_path = commit::locate_on(disk, dir, STATE_FILE)?;
-        let state = Shards::of(TensorFile::open(disk, state_path)?);
+        let state = WeightFiles::of(TensorFile::open(disk, state_path)?);
         if let Some(manifest) = &weights.manifest
             && state.text("save_id") == Some(&manifest.save_id)
         {
@@ -296,7 +299,7 @@ impl Checkpoint {
         Ok(Self { weights, state: Some(state) })
     }
 
-    /// What the weights are weights of.
+    /// The model of the weights.
     pub fn architecture(&self) -> &Architecture {
         self.weights.architecture()
     }
@@ -306,12 +309,12 @@ impl Checkpoint {
         self.weights.save_id()
     }
 
-    /// What nanoGPT's `ckpt.pt` says about its run; `None` for our own.
+    /// The run of nanoGPT's `ckpt.pt`; `None` for our own.
     pub fn nanogpt(&self) -> Option<&NanoGptRun> {
         self.weights.nanogpt()
     }
 
-    /// The same model as keys of a config.
+    /// The model as keys of a config.
     pub fn description(&self) -> &Description {
         self.weights.description()
     }
@@ -329,19 +332,19 @@ impl Checkpoint {
             .map_err(|source| CheckpointError::Json { path: state.path().clone(), source })
     }
 
-    /// Gives the values of every parameter and its states to `sink`. Names, shapes and types of
-    /// a file are all checked before its first value is given. Its checksum can only be checked
-    /// after the last, so on an error discard what `sink` holds. States that no update has touched
-    /// are zero and are not given.
+    /// Passes the values of every parameter and its states to `sink`. Names, shapes and types of a
+    /// file are checked before its first value is passed. Its checksum can only be checked after
+    /// the last one, so discard the contents of `sink` on an error. States that no update has
+    /// touched are zero and are not passed.
     pub fn read(&mut self, tensors: &Tensors, sink: &mut dyn TensorSink) -> Result<()> {
-        self.weights.read(tensors, Positions::Exact, sink)?;
+        self.weights.read(tensors, PositionRows::Exact, sink)?;
         let Some(state) = &mut self.state else { return Ok(()) };
-        state.read(tensors.naming, &layout::states(tensors), Positions::Exact, sink)
+        state.read(tensors.naming, &layout::states(tensors), PositionRows::Exact, sink)
     }
 }
 
-/// Tries again if another process may have been in the middle of putting files in place.
-fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
+/// Retries if another process may have been moving files into place.
+fn with_retries<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let mut attempt = 1;
     loop {
         match open() {

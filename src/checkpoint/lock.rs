@@ -1,11 +1,11 @@
-//! One run at a time in a folder.
+//! The lock that allows one run at a time in a folder.
 
 use std::path::Path;
 
 use super::{CheckpointError, Result};
 use crate::disk::{self, Disk, LockError};
 
-/// Two runs in one `out_dir` would save over each other. Held as long as a run lives.
+/// Held for the duration of a run: two runs in one `out_dir` would overwrite each other's saves.
 #[derive(Debug)]
 pub struct Lock(disk::FolderLock);
 
@@ -22,7 +22,7 @@ impl Lock {
         }
     }
 
-    /// Whether the file system keeps other runs out; some cannot.
+    /// Whether the lock excludes other runs; some file systems cannot.
     pub fn is_exclusive(&self) -> bool {
         self.0.is_exclusive()
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_run_learns_which_process_uses_the_folder() {
+    fn a_second_run_is_refused_with_the_process_that_holds_the_lock() {
         let dir = tempfile::tempdir().unwrap();
         let out_dir = dir.path().join("out");
         let first = Lock::take(&out_dir).unwrap();

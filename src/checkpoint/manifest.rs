@@ -1,7 +1,7 @@
 //! `manifest.json`: which files make up a checkpoint, with a checksum for each.
 //!
-//! A model card or any other file that people add to the folder is outside of it. A checkpoint
-//! without a manifest was written by an earlier version, or by another program.
+//! It does not list the model card or files that the user adds to the folder. A checkpoint without
+//! a manifest was written by an earlier version or by another program.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{CheckpointError, MANIFEST_FILE, Result, SaveId, commit, header::Checksum};
 use crate::disk::Disk;
 
-/// A manifest lists a handful of files.
+/// More than any manifest, which lists four files.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The files of one save.
@@ -23,38 +23,38 @@ pub(super) struct Manifest {
     pub(super) save_id: String,
     /// The step that comes next.
     pub(super) step: u64,
-    /// Which earlier checkpoints stay.
-    pub(super) keep: Keep,
-    /// By name.
-    pub(super) files: BTreeMap<String, ListedFile>,
-    /// Over this document with sixteen zeros here.
+    /// Which earlier checkpoints are kept.
+    pub(super) keep: Retention,
+    /// The other files, by name.
+    pub(super) files: BTreeMap<String, ManifestFile>,
+    /// The checksum of this document with sixteen zeros in its place.
     checksum: String,
 }
 
-/// Which checkpoints of a run stay after a save.
+/// Which checkpoints of a run are kept after a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep {
-    /// How many of the last ones, the new one included.
+pub struct Retention {
+    /// How many of the last ones, including the new one.
     pub last: u64,
-    /// The step of the best evaluation, whose checkpoint stays too.
+    /// The step of the best evaluation, whose checkpoint is also kept.
     pub best_step: Option<u64>,
 }
 
-impl Keep {
-    /// Nothing but the new one.
+impl Retention {
+    /// Only the new one.
     pub const ONE: Self = Self { last: 1, best_step: None };
 }
 
-/// What a manifest says about a file.
+/// A file in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListedFile {
+pub(super) struct ManifestFile {
     pub(super) bytes: u64,
-    /// Of a safetensors file, the one in its header.
+    /// For a safetensors file, the checksum in its header.
     pub(super) checksum: String,
 }
 
-/// The place of the checksum before it is known.
+/// The checksum before it is known.
 const NO_CHECKSUM: &str = "0000000000000000";
 
 impl Manifest {
@@ -62,8 +62,8 @@ impl Manifest {
         id: SaveId,
         run_id: &str,
         step: u64,
-        keep: Keep,
-        files: BTreeMap<String, ListedFile>,
+        keep: Retention,
+        files: BTreeMap<String, ManifestFile>,
     ) -> Self {
         let mut manifest = Self {
             run_id: run_id.to_owned(),
@@ -96,7 +96,7 @@ impl Manifest {
         };
         let manifest: Self = serde_json::from_slice(&text)
             .map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
-        // Byte for byte, so that not even a space can change unseen.
+        // Compared byte for byte, so that even a changed space is detected.
         let is_whole =
             manifest.checksum == manifest.own_checksum() && manifest.to_json().as_bytes() == text;
         if is_whole {

@@ -1,4 +1,5 @@
-//! nanoGPT's `ckpt.pt`: one file of PyTorch with weights, AdamW's moments, position and config.
+//! nanoGPT's `ckpt.pt`: one file saved by PyTorch with weights, AdamW's moments, position and
+//! config.
 //!
 //! ```text
 //! model          [_orig_mod.]transformer.h.0.attn.c_attn.weight …   (out, in), biases only if used
@@ -21,9 +22,9 @@ use serde_json::json;
 
 use super::{
     CheckpointError, INDEX_FILE, Result, commit,
-    config::{Architecture, Described},
+    config::{Architecture, ConfigContents},
     read::{self, TensorFile},
-    shards::{SAVED_FILE, SAVED_INDEX_FILE, Shards},
+    shards::{SAVED_FILE, SAVED_INDEX_FILE, WeightFiles},
 };
 use crate::{
     disk::Disk,
@@ -33,10 +34,10 @@ use crate::{
 /// The name that nanoGPT gives its checkpoints.
 pub const NANOGPT_FILE: &str = "ckpt.pt";
 
-/// What a compiled model puts before its names.
+/// The prefix of names in a compiled model.
 const COMPILED: &str = "_orig_mod.";
 
-/// What `ckpt.pt` says about its run.
+/// The run of a `ckpt.pt`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NanoGptRun {
     /// The step that comes next.
@@ -45,7 +46,7 @@ pub struct NanoGptRun {
     pub updates: u64,
     /// The least validation loss so far.
     pub best_val_loss: Option<f64>,
-    /// The config; values other than texts, numbers and flags are left out.
+    /// The config; values other than strings, numbers and booleans are left out.
     pub config: Vec<(String, ConfigValue)>,
 }
 
@@ -60,7 +61,7 @@ impl NanoGptRun {
 }
 
 /// The nanoGPT checkpoint that `path` refers to: the file itself, or the `ckpt.pt` of a folder that
-/// holds no other weights.
+/// has no other weights.
 pub fn nanogpt_file(path: &Path) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path.to_owned());
@@ -74,10 +75,10 @@ pub fn nanogpt_file(path: &Path) -> Option<PathBuf> {
 /// A `ckpt.pt` whose pickle has been read.
 pub(super) struct NanoGpt {
     pub(super) path: PathBuf,
-    pub(super) described: Described,
-    pub(super) weights: Shards,
+    pub(super) described: ConfigContents,
+    pub(super) weights: WeightFiles,
     /// `None` if the file has no optimizer. Empty before its first update.
-    pub(super) states: Option<Shards>,
+    pub(super) states: Option<WeightFiles>,
     pub(super) run: NanoGptRun,
 }
 
@@ -100,11 +101,17 @@ impl NanoGpt {
             None => None,
             Some((_, states)) => {
                 let file = read::open(disk, path)?;
-                Some(Shards::of(TensorFile::of_saved(path.to_owned(), file, states)))
+                Some(WeightFiles::of(TensorFile::of_saved(path.to_owned(), file, states)))
             }
         };
         let weights = TensorFile::of_saved(path.to_owned(), saved.into_file(), weights);
-        Ok(Self { path: path.to_owned(), described, weights: Shards::of(weights), states, run })
+        Ok(Self {
+            path: path.to_owned(),
+            described,
+            weights: WeightFiles::of(weights),
+            states,
+            run,
+        })
     }
 }
 
@@ -143,7 +150,7 @@ fn describe(
     path: &Path,
     saved: &SavedFile,
     weights: &[(String, SavedTensor)],
-) -> Result<Described> {
+) -> Result<ConfigContents> {
     let of_path = |source| CheckpointError::Saved { path: path.to_owned(), source };
     let arguments = required(saved, "model_args").map_err(of_path)?;
     let get = |key| saved.pickle().get(arguments, key);
@@ -169,8 +176,7 @@ fn describe(
     Architecture::from_json(path, document.to_string().as_bytes())
 }
 
-/// How many updates the optimizer has made, and its moments by the names that our own files use;
-/// `None` if there is no optimizer.
+/// How many updates the optimizer has made, and its moments by the names that our own files use.
 type Moments = (u64, Vec<(String, SavedTensor)>);
 
 fn optimizer(
@@ -261,7 +267,7 @@ fn run(saved: &SavedFile, updates: u64) -> std::result::Result<NanoGptRun, Saved
         let (key, expected) = ("iter_num".to_owned(), "a whole number");
         return Err(SavedError::WrongType { key, expected });
     }
-    // nanoGPT begins with a billion.
+    // nanoGPT's initial value is a billion.
     let best_val_loss = number("best_val_loss")?.filter(|loss| loss.is_finite() && *loss < 1e9);
     let mut config = Vec::new();
     for [key, value] in dict(saved, "config")?.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Streams tensors out of a file.
+//! Streams tensors from a file.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use super::{
     CheckpointError, Result,
     header::{Checksum, Header, stored_dtype},
     layout::{FileTensor, Values},
-    load::Positions,
-    store::{Entry, TensorPiece, TensorSink},
+    load::PositionRows,
+    store::{TensorEntry, TensorPiece, TensorSink},
     write::{MAX_BYTES, MatrixWindow, band_and_group, little_endian},
 };
 use crate::{
@@ -29,11 +29,11 @@ pub(super) struct TensorFile {
     file: DiskFile,
 }
 
-/// One of a file's tensors, found to be what the model expects.
+/// A tensor of a file that matches what the model expects.
 pub(super) struct MatchedTensor<'a, 'b> {
     part: &'b FileTensor<'a>,
     name: String,
-    /// In bytes from the first value of the file.
+    /// Offset in bytes from the first value of the file.
     start: u64,
     /// More than the part has if positions are cropped.
     count: usize,
@@ -41,12 +41,12 @@ pub(super) struct MatchedTensor<'a, 'b> {
 }
 
 impl<'a, 'b> MatchedTensor<'a, 'b> {
-    /// The file's tensor `info` as `part`; an error if its shape or type is another.
+    /// The file's tensor `info` as `part`; an error if its shape or type differs.
     pub(super) fn new(
         part: &'b FileTensor<'a>,
         name: &str,
         info: &TensorInfo,
-        positions: Positions,
+        positions: PositionRows,
         path: &Path,
     ) -> Result<Self> {
         let tensor = name.to_owned();
@@ -89,7 +89,7 @@ impl TensorFile {
         Ok(Self::of_saved(path, saved.into_file(), tensors))
     }
 
-    /// A file of PyTorch with these tensors. If a name occurs twice, the last one counts.
+    /// A file saved by PyTorch with these tensors. If a name occurs twice, the last one counts.
     pub(super) fn of_saved(
         path: PathBuf,
         file: DiskFile,
@@ -104,7 +104,7 @@ impl TensorFile {
         Self { path, header: Header::of_tensors(tensors), file }
     }
 
-    /// Gives the values of `found`, which are tensors of this file, to `sink`.
+    /// Passes the values of `found`, which are tensors of this file, to `sink`.
     pub(super) fn read(
         &mut self,
         mut found: Vec<MatchedTensor<'_, '_>>,
@@ -150,15 +150,15 @@ pub(super) fn open(disk: &Disk, path: &Path) -> Result<DiskFile> {
     })
 }
 
-/// Whether the file's tensor is the part's, or its first rows are if that was asked for.
-fn shape_fits(info: &TensorInfo, part: &FileTensor<'_>, positions: Positions) -> bool {
+/// Whether the file's tensor has the part's shape, or more rows if cropping is allowed.
+fn shape_fits(info: &TensorInfo, part: &FileTensor<'_>, positions: PositionRows) -> bool {
     let is_longer = || match (&info.shape[..], &part.shape[..]) {
         ([found_rows, found_columns], [rows, columns]) => {
             found_rows >= rows && found_columns == columns
         }
         _ => false,
     };
-    let may_crop = part.can_be_cropped && positions == Positions::Crop;
+    let may_crop = part.can_be_cropped && positions == PositionRows::Crop;
     info.shape == part.shape || (may_crop && is_longer())
 }
 
@@ -167,7 +167,7 @@ struct TensorReader<'a> {
     file: &'a DiskFile,
     path: &'a Path,
     data_start: u64,
-    /// `None` in files that state no sum.
+    /// `None` in files without a checksum.
     sum: Option<Checksum>,
     values: Vec<f32>,
     bytes: Vec<u8>,
@@ -175,7 +175,7 @@ struct TensorReader<'a> {
 
 impl TensorReader<'_> {
     fn zero(&mut self, tensor: &MatchedTensor<'_, '_>) -> Result<()> {
-        self.stretches(tensor, 0, tensor.count, |reader, _| {
+        self.chunks(tensor, 0, tensor.count, |reader, _| {
             match reader.values.iter().find(|&&value| value != 0.0) {
                 None => Ok(()),
                 Some(&found) => Err(CheckpointError::BiasNotZero {
@@ -187,11 +187,11 @@ impl TensorReader<'_> {
         })
     }
 
-    /// Reads an optimizer state, whose type is the file's.
+    /// Reads an optimizer state, which has the same type in memory.
     fn state(
         &mut self,
         tensor: &MatchedTensor<'_, '_>,
-        entry: &Entry,
+        entry: &TensorEntry,
         sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let bytes = entry.count() * entry.width();
@@ -206,11 +206,11 @@ impl TensorReader<'_> {
     fn plain(
         &mut self,
         tensor: &MatchedTensor<'_, '_>,
-        entry: &Entry,
+        entry: &TensorEntry,
         sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let count = entry.count();
-        self.stretches(tensor, 0, count, |reader, start| {
+        self.chunks(tensor, 0, count, |reader, start| {
             give(
                 TensorPiece { entry, start: 4 * start },
                 bytemuck::cast_slice(&reader.values),
@@ -218,14 +218,14 @@ impl TensorReader<'_> {
             )
         })?;
         if self.sum.is_some() {
-            self.stretches(tensor, count, tensor.count, |_, _| Ok(()))?; // rows that were cropped
+            self.chunks(tensor, count, tensor.count, |_, _| Ok(()))?; // rows that were cropped
         }
         Ok(())
     }
 
-    /// Reads the tensor's values `from..to` a few at a time into `self.values`, and calls `each`
-    /// with the index of the first.
-    fn stretches(
+    /// Reads the tensor's values `from..to` in chunks into `self.values`, and calls `each` with the
+    /// index of the first value of each chunk.
+    fn chunks(
         &mut self,
         tensor: &MatchedTensor<'_, '_>,
         from: usize,
@@ -241,12 +241,12 @@ impl TensorReader<'_> {
         Ok(())
     }
 
-    /// Reads `(columns, rows)` as `(rows, columns)`, a band of our rows at a time: every byte of
-    /// the file is read once.
+    /// Reads `(columns, rows)` as `(rows, columns)`, a band of rows at a time, so that every byte
+    /// of the file is read once.
     fn transposed(
         &mut self,
         tensor: &MatchedTensor<'_, '_>,
-        entry: &Entry,
+        entry: &TensorEntry,
         sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let (rows, columns) = (entry.shape[0], entry.shape[1]);
@@ -270,7 +270,7 @@ impl TensorReader<'_> {
         Ok(())
     }
 
-    /// Reads `window` of `self.values`, column after column, from the tensor's value `start` on.
+    /// Fills `window` of `self.values` column by column with the tensor's values from `start`.
     fn get(
         &mut self,
         tensor: &MatchedTensor<'_, '_>,
@@ -288,7 +288,7 @@ impl TensorReader<'_> {
         Ok(())
     }
 
-    /// Reads `count` bytes of the tensor from its byte `start` on into `self.bytes`.
+    /// Reads `count` bytes of the tensor from byte `start` into `self.bytes`.
     fn fetch(&mut self, tensor: &MatchedTensor<'_, '_>, start: usize, count: usize) -> Result<()> {
         self.bytes.resize(count, 0);
         let start = tensor.start + start as u64;
@@ -299,23 +299,23 @@ impl TensorReader<'_> {
         Ok(())
     }
 
-    /// Puts the bytes' values into `window` of `self.values`.
+    /// Decodes `self.bytes` into `window` of `self.values`.
     fn decode<const WIDTH: usize>(
         &mut self,
         window: MatrixWindow,
         value: impl Fn([u8; WIDTH]) -> f32,
     ) {
         let MatrixWindow { rows, pitch, first_column, .. } = window;
-        for (column, stretch) in self.bytes.chunks_exact(WIDTH * rows).enumerate() {
+        for (column, chunk) in self.bytes.chunks_exact(WIDTH * rows).enumerate() {
             let column = self.values[first_column + column..].iter_mut().step_by(pitch);
-            for (bytes, out) in stretch.chunks_exact(WIDTH).zip(column) {
+            for (bytes, out) in chunk.chunks_exact(WIDTH).zip(column) {
                 *out = value(bytes.try_into().expect("as many bytes as a value has"));
             }
         }
     }
 }
 
-/// Hands bytes to the backend.
+/// Passes bytes to the backend.
 fn give(piece: TensorPiece<'_>, bytes: &[u8], sink: &mut dyn TensorSink) -> Result<()> {
     sink.write(piece, bytes)
         .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })

@@ -14,8 +14,8 @@ use super::{
     header::Checksum,
     id::SaveId,
     layout,
-    load::{MAX_CONFIG_BYTES, Positions, Weights},
-    manifest::{Keep, ListedFile, Manifest},
+    load::{MAX_CONFIG_BYTES, PositionRows, Weights},
+    manifest::{Manifest, ManifestFile, Retention},
     store::{TensorSource, Tensors},
     write,
 };
@@ -24,34 +24,34 @@ use crate::disk::{Disk, FileKind};
 /// Space for `config.json`, the manifest, the state's document and the folder.
 const DOCUMENTS_BYTES: u64 = 1 << 20;
 
-/// What is saved.
+/// The contents of a save.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// What goes into `config.json`.
+    /// The contents of `config.json`.
     pub architecture: &'a Architecture,
     /// The tensors.
     pub tensors: &'a Tensors,
-    /// What goes into `manifest.json`.
+    /// The fields of `manifest.json`.
     pub label: Label<'a>,
 }
 
-/// Which checkpoint of which run it is.
+/// Identifies a checkpoint of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Label<'a> {
     /// The run; its log has the same id.
     pub run_id: &'a str,
     /// The step that comes next.
     pub step: u64,
-    /// Which checkpoints of the run stay.
-    pub keep: Keep,
-    /// A number that other trainings do not have, and equal ones do.
+    /// Which checkpoints of the run are kept.
+    pub keep: Retention,
+    /// A number that is the same for equal trainings and differs for others.
     pub fingerprint: u64,
 }
 
 /// Saves weights, optimizer states and `document` as the checkpoint of `dir`, and keeps earlier
-/// ones as the label says. Only for the holder of the folder's [`super::Lock`].
+/// ones according to the label. Only for the holder of the folder's [`super::Lock`].
 ///
-/// The document must come back from JSON as it went in; JSON has no NaN and no infinity.
+/// The document must survive a round trip through JSON, which has no NaN and no infinity.
 pub fn save<T: Serialize + DeserializeOwned>(
     dir: &Path,
     contents: Contents<'_>,
@@ -61,7 +61,7 @@ pub fn save<T: Serialize + DeserializeOwned>(
     save_on(&Disk::real(), dir, contents, document, source)
 }
 
-/// Saves weights alone, in a folder that holds nothing else: [`best_dir`].
+/// Saves only weights, in a separate folder: [`best_dir`].
 pub fn save_weights(
     dir: &Path,
     contents: Contents<'_>,
@@ -94,7 +94,7 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
 }
 
 /// Writes `weights` as `model.safetensors` and `config.json` of the folder `dir`, in Hugging Face's
-/// layout; each appears whole or not at all. Returns the number of tensors and their file's length.
+/// layout, each atomically. Returns the number of tensors and the length of their file.
 pub fn copy_weights(
     weights: &mut Weights,
     architecture: &Architecture,
@@ -109,13 +109,13 @@ pub fn copy_weights(
     let draft_of = |name: &str| dir.join(format!(".{name}.part"));
     let drafts = [MODEL_FILE, CONFIG_FILE].map(draft_of);
     for draft in &drafts {
-        disk.remove_file(draft)?; // of an export that was interrupted
+        disk.remove_file(draft)?; // left by an interrupted export
     }
     let mut file = write::PushedFile::create(&disk, &drafts[0], &parts, metadata)?;
-    weights.read(&tensors, Positions::Exact, &mut file)?;
+    weights.read(&tensors, PositionRows::Exact, &mut file)?;
     let bytes = file.finish()?;
     write_text(&disk, &drafts[1], &architecture.to_json(id))?;
-    // A manifest of an earlier save would not fit the new files.
+    // A manifest of an earlier save would not match the new files.
     disk.remove_file(&dir.join(MANIFEST_FILE))?;
     for (draft, name) in drafts.iter().zip([MODEL_FILE, CONFIG_FILE]) {
         disk.rename(draft, &dir.join(name))?;
@@ -129,8 +129,8 @@ pub fn best_dir(out_dir: &Path) -> PathBuf {
     out_dir.join("best")
 }
 
-/// Refuses an `out_dir` whose checkpoint, or whose best weights, another program wrote: a save
-/// would replace them.
+/// Refuses an `out_dir` whose checkpoint or best weights were written by another program, because a
+/// save would replace them.
 pub fn check_replaceable(out_dir: &Path) -> Result<()> {
     let disk = Disk::real();
     for dir in [out_dir.to_owned(), best_dir(out_dir)] {
@@ -149,8 +149,8 @@ fn is_ours(disk: &Disk, dir: &Path) -> bool {
     config.is_ok_and(|text| Architecture::save_id(&text).is_some())
 }
 
-/// Removes the checkpoints that runs of ours have saved in `out_dir`: the last one, those that
-/// were kept, and the best weights. Other files stay. For a run that replaces an earlier one.
+/// Removes the checkpoints that our runs have saved in `out_dir`: the last one, the kept ones and
+/// the best weights. Other files stay. For a run that replaces an earlier one.
 pub fn remove(out_dir: &Path) -> Result<()> {
     remove_on(&Disk::real(), out_dir)
 }
@@ -165,7 +165,7 @@ pub(super) fn remove_on(disk: &Disk, out_dir: &Path) -> Result<()> {
         commit::remove_checkpoint(disk, &best)?;
     }
     if is_ours(disk, out_dir) {
-        // `config.json` last: it says that the others are ours.
+        // `config.json` last: it marks the others as ours.
         for name in FILES.iter().filter(|name| **name != CONFIG_FILE).chain([&CONFIG_FILE]) {
             disk.remove_file(&out_dir.join(name))?;
         }
@@ -178,7 +178,7 @@ pub fn bytes_needed(tensors: &Tensors) -> u64 {
     weights_bytes_needed(tensors) + write::file_bytes(&layout::states(tensors), DOCUMENTS_BYTES)
 }
 
-/// The bytes that weights alone need on the disk.
+/// The bytes of the weights on the disk.
 pub fn weights_bytes_needed(tensors: &Tensors) -> u64 {
     write::file_bytes(&layout::weights(tensors), DOCUMENTS_BYTES)
 }
@@ -205,8 +205,8 @@ fn write_weights(
     id: SaveId,
     contents: Contents<'_>,
     source: &mut dyn TensorSource,
-) -> Result<BTreeMap<String, ListedFile>> {
-    // `transformers` asks for the format.
+) -> Result<BTreeMap<String, ManifestFile>> {
+    // `transformers` requires the format.
     let metadata = BTreeMap::from([("format", "pt".to_owned()), ("save_id", id.to_string())]);
     let parts = layout::weights(contents.tensors);
     let model = write::write(disk, &folder.join(MODEL_FILE), &parts, metadata, source)?;
@@ -220,7 +220,7 @@ fn write_manifest(
     folder: &Path,
     id: SaveId,
     label: Label<'_>,
-    files: BTreeMap<String, ListedFile>,
+    files: BTreeMap<String, ManifestFile>,
 ) -> Result<()> {
     let manifest = Manifest::new(id, label.run_id, label.step, label.keep, files);
     write_text(disk, &folder.join(MANIFEST_FILE), &manifest.to_json())?;
@@ -228,22 +228,21 @@ fn write_manifest(
 }
 
 /// Writes a new file of text, and syncs it.
-fn write_text(disk: &Disk, path: &Path, text: &str) -> Result<ListedFile> {
+fn write_text(disk: &Disk, path: &Path, text: &str) -> Result<ManifestFile> {
     let mut file = disk.create(path)?;
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync()?;
     let checksum = Checksum::of_bytes(text.as_bytes()).to_string();
-    Ok(ListedFile { bytes: text.len() as u64, checksum })
+    Ok(ManifestFile { bytes: text.len() as u64, checksum })
 }
 
-/// `document` as JSON. A state that cannot be read back is found out now, while the run that
-/// holds it is alive.
+/// `document` as JSON, checked to be readable now, while the run still has it in memory.
 fn text_that_reads_back<T: Serialize + DeserializeOwned>(document: &T) -> Result<String> {
     let failed = |source| CheckpointError::Document { source };
     let written = serde_json::to_string(document).map_err(failed)?;
     let back: T = serde_json::from_str(&written).map_err(failed)?;
     let back = serde_json::to_value(&back).map_err(failed)?;
-    // As values: the order of a hash map's keys differs from one serialisation to the next.
+    // Compared as values: the order of a hash map's keys may differ between serialisations.
     let sent = serde_json::from_str(&written).map_err(failed)?;
     match difference(&sent, &back) {
         None => Ok(written),
@@ -255,7 +254,7 @@ fn text_that_reads_back<T: Serialize + DeserializeOwned>(document: &T) -> Result
     }
 }
 
-/// Where two documents first differ, as a JSON pointer, and the two values.
+/// The first difference of two documents as a JSON pointer, and the two values.
 fn difference<'a>(a: &'a Value, b: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
     let below = |key: &str, a, b| {
         let (place, a, b) = difference(a, b)?;

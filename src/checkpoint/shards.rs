@@ -17,39 +17,39 @@ use serde::Deserialize;
 use super::{
     CheckpointError, MODEL_FILE, Result, commit,
     layout::{self, FileTensor, Values},
-    load::Positions,
+    load::PositionRows,
     manifest::Manifest,
     read::{MatchedTensor, TensorFile},
     store::TensorSink,
 };
 use crate::disk::Disk;
 
-/// Which file of several holds which tensor.
+/// The index that lists which file has which tensor.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
-/// The weights as PyTorch saves them, and the index of several such files.
+/// The weights as saved by PyTorch.
 pub const SAVED_FILE: &str = "pytorch_model.bin";
-/// Which of several files of PyTorch holds which tensor.
+/// The index of several files saved by PyTorch.
 pub const SAVED_INDEX_FILE: &str = "pytorch_model.bin.index.json";
 
-/// A model of 10,000 layers has an index of about 10 MB.
+/// More than any index: that of a model with 10,000 layers has about 10 MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
-/// What is read of an index.
+/// The part of an index that is read.
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Files that hold the tensors of a model between them.
+/// The files that together have the tensors of a model.
 #[derive(Debug)]
-pub(super) struct Shards {
+pub(super) struct WeightFiles {
     files: Vec<TensorFile>,
 }
 
-impl Shards {
-    /// Opens `model.safetensors` of `dir`, else the files that the folder's index lists, else the
-    /// same of PyTorch.
+impl WeightFiles {
+    /// Opens `model.safetensors` of `dir`, else the files in the folder's index, else the same for
+    /// files saved by PyTorch.
     pub(super) fn open(disk: &Disk, dir: &Path) -> Result<Self> {
         let whole = commit::locate_on(disk, dir, MODEL_FILE)?;
         let is_there = |name: &str| Ok::<_, CheckpointError>(disk.kind(&dir.join(name))?.is_some());
@@ -100,7 +100,7 @@ impl Shards {
         Ok(Self { files })
     }
 
-    /// One file that holds everything.
+    /// One file with all tensors.
     pub(super) fn of(file: TensorFile) -> Self {
         Self { files: vec![file] }
     }
@@ -115,7 +115,7 @@ impl Shards {
         self.files.iter().map(|file| file.header.tensors.len()).sum()
     }
 
-    /// The path that errors name.
+    /// The path for errors.
     pub(super) fn path(&self) -> &PathBuf {
         &self.first().path
     }
@@ -133,12 +133,12 @@ impl Shards {
         manifest.check(name, path, bytes, header.text("sum").unwrap_or_default())
     }
 
-    /// Gives the values of `parts` to `sink` after every name, shape and type was checked.
+    /// Passes the values of `parts` to `sink` after checking every name, shape and type.
     pub(super) fn read(
         &mut self,
         naming: &Naming,
         parts: &[FileTensor<'_>],
-        positions: Positions,
+        positions: PositionRows,
         sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let found = self.find(naming, parts, positions)?;
@@ -148,13 +148,13 @@ impl Shards {
         Ok(())
     }
 
-    /// Every part, by the file that has it; an error if one is missing or unlike, or if there
-    /// are tensors that the model does not have.
+    /// Every part, grouped by file; an error if one is missing or does not match, or if there are
+    /// tensors that the model does not have.
     fn find<'a, 'b>(
         &self,
         naming: &Naming,
         parts: &'b [FileTensor<'a>],
-        positions: Positions,
+        positions: PositionRows,
     ) -> Result<Vec<Vec<MatchedTensor<'a, 'b>>>> {
         let mut unknown = BTreeMap::new();
         for (index, file) in self.files.iter().enumerate() {
@@ -189,7 +189,7 @@ impl Shards {
     }
 }
 
-/// Whether an index may name such a file: it lies in the folder itself, nowhere else.
+/// Whether an index may name such a file: only files directly in the folder are allowed.
 fn is_file_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))

@@ -1,4 +1,4 @@
-//! Which tensors a checkpoint holds, and the interface to the backend that has their bytes.
+//! The tensors of a checkpoint, and the interface to the backend that has their bytes.
 
 use fitgpt_plan::{
     family::Naming,
@@ -9,18 +9,18 @@ use fitgpt_plan::{
 
 /// A tensor of a run: a parameter, or one of its optimizer states.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Entry {
+pub struct TensorEntry {
     /// The parameter: `h.3.attn.c_attn.weight`.
     pub parameter: String,
     /// Which of the parameter's states; `None` for the weights.
     pub state: Option<&'static str>,
     /// Row-major, outermost first; `(out, in)` for the weights of a linear layer.
     pub shape: Vec<usize>,
-    /// The type of an element in memory, and in our files.
+    /// The type of an element in memory and in our files.
     pub dtype: DType,
 }
 
-impl Entry {
+impl TensorEntry {
     /// The weights of a parameter.
     pub fn weights(parameter: impl Into<String>, shape: &[usize]) -> Self {
         let (parameter, shape) = (parameter.into(), shape.to_vec());
@@ -51,25 +51,25 @@ impl Entry {
 pub struct Tensors {
     /// How the weights are named and laid out in `model.safetensors`.
     pub naming: &'static Naming,
-    /// The weights of every parameter; a tied head is left out.
-    pub weights: Vec<Entry>,
+    /// The weights of every parameter, without a tied head.
+    pub weights: Vec<TensorEntry>,
     /// Every state of every parameter.
-    pub states: Vec<Entry>,
+    pub states: Vec<TensorEntry>,
 }
 
 impl Tensors {
     /// The weights of `model`, without any state.
     pub fn weights_of(model: &Model) -> Self {
-        let weights = |p: &Parameter| Entry::weights(p.name.clone(), &sizes(&p.shape));
+        let weights = |p: &Parameter| TensorEntry::weights(p.name.clone(), &sizes(&p.shape));
         let weights = model.parameters().iter().map(weights).collect();
         Self { naming: model.family.naming(), weights, states: Vec::new() }
     }
 
-    /// The weights of `model`, and what `optimizer` keeps for them.
+    /// The weights of `model` and the states that `optimizer` keeps for them.
     pub fn of(model: &Model, optimizer: &Optimizer) -> Self {
         let states = |p: &Parameter| {
             let name = p.name.clone();
-            optimizer.states(p).into_iter().map(move |state| Entry {
+            optimizer.states(p).into_iter().map(move |state| TensorEntry {
                 parameter: name.clone(),
                 state: Some(state.name),
                 shape: sizes(&state.shape),
@@ -89,24 +89,23 @@ fn sizes(shape: &[u64]) -> Vec<usize> {
 #[derive(Clone, Copy, Debug)]
 pub struct TensorPiece<'a> {
     /// Which tensor.
-    pub entry: &'a Entry,
-    /// Where the piece begins, in bytes from the tensor's first.
+    pub entry: &'a TensorEntry,
+    /// The first byte of the piece, relative to the tensor.
     pub start: usize,
 }
 
-/// Why a backend cannot give or take values.
+/// Why a backend cannot read or write values.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Gives values to a save, as bytes in memory.
+/// The source of a save's values, as bytes in memory.
 pub trait TensorSource {
-    /// Fills `out` with the bytes from `piece.start` on. A piece is whole elements and never
-    /// leaves its tensor.
+    /// Fills `out` with the bytes from `piece.start`. A piece has whole elements and is within its
+    /// tensor.
     fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError>;
 }
 
-/// Takes values from a checkpoint, as bytes in memory.
+/// The destination of a checkpoint's values, as bytes in memory.
 pub trait TensorSink {
-    /// Stores `bytes` from `piece.start` on. A piece is whole elements and never leaves its
-    /// tensor.
+    /// Stores `bytes` at `piece.start`. A piece has whole elements and is within its tensor.
     fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError>;
 }

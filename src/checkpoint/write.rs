@@ -1,4 +1,4 @@
-//! Streams tensors into a file.
+//! Streams tensors to a file.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,15 +11,15 @@ use super::{
     CheckpointError, Result,
     header::{Checksum, HeaderDraft, stored_dtype},
     layout::{FileTensor, Values},
-    manifest::ListedFile,
-    store::{Entry, StoreError, TensorPiece, TensorSink, TensorSource},
+    manifest::ManifestFile,
+    store::{StoreError, TensorEntry, TensorPiece, TensorSink, TensorSource},
 };
 use crate::disk::{Disk, DiskFile};
 
-/// Values that are read but not yet written, at most: 12 MiB, all of GPT-2's largest matrix that has to be
-/// turned. A row may be longer, but no model has one.
+/// The most values that are read but not yet written: 12 MiB, the whole of the largest GPT-2 matrix
+/// that has to be transposed. A row may be longer, but no model has such a row.
 pub(super) const MAX_VALUES: usize = 3 << 20;
-/// Bytes of one read or write, at most: 4 MiB.
+/// The most bytes of one read or write: 4 MiB.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// The bytes that `parts` need as a file, with metadata of this many bytes.
@@ -28,7 +28,7 @@ pub(super) fn file_bytes(parts: &[FileTensor<'_>], metadata_bytes: u64) -> u64 {
     HeaderDraft::new(parts, BTreeMap::new()).data_start() + metadata_bytes + values
 }
 
-/// Writes `parts` into a new file at `path`, values from `source`, and syncs it. A value that is
+/// Writes `parts` to a new file at `path` with values from `source`, and syncs it. A value that is
 /// not finite is an error.
 pub(super) fn write(
     disk: &Disk,
@@ -36,7 +36,7 @@ pub(super) fn write(
     parts: &[FileTensor<'_>],
     metadata: BTreeMap<&str, String>,
     source: &mut dyn TensorSource,
-) -> Result<ListedFile> {
+) -> Result<ManifestFile> {
     let draft = HeaderDraft::new(parts, metadata);
     let mut writer = TensorWriter {
         file: disk.create(path)?,
@@ -45,7 +45,7 @@ pub(super) fn write(
         values: Vec::new(),
         bytes: Vec::new(),
     };
-    let mut start = 0; // of the part, in bytes from the first value of the file
+    let mut start = 0; // offset of the part in bytes from the first value of the file
     for part in parts {
         match part.values {
             Values::Zero => writer.zero(start, part.bytes())?,
@@ -58,14 +58,14 @@ pub(super) fn write(
     writer.file.write_all_at(&header, 0)?;
     writer.file.sync()?;
     let bytes = writer.data_start + start as u64;
-    Ok(ListedFile { bytes, checksum: writer.sum.to_string() })
+    Ok(ManifestFile { bytes, checksum: writer.sum.to_string() })
 }
 
-/// A file whose tensors arrive one after the other, in any order. One of them is held.
+/// A file whose tensors arrive one after the other, in any order. One of them is kept in memory.
 pub(super) struct PushedFile<'a> {
     writer: TensorWriter,
     draft: HeaderDraft,
-    /// Each tensor and where it begins, by parameter.
+    /// Each tensor and its offset, by parameter.
     parts: HashMap<&'a str, (usize, Values<'a>)>,
     bytes: u64,
     held: HeldTensor,
@@ -158,9 +158,9 @@ struct TensorWriter {
     file: DiskFile,
     data_start: u64,
     sum: Checksum,
-    /// Of a matrix that is transposed.
+    /// Values of a matrix that is transposed.
     values: Vec<f32>,
-    /// As they go into the file.
+    /// Bytes as they are in the file.
     bytes: Vec<u8>,
 }
 
@@ -174,7 +174,12 @@ impl TensorWriter {
         Ok(())
     }
 
-    fn plain(&mut self, start: usize, entry: &Entry, source: &mut dyn TensorSource) -> Result<()> {
+    fn plain(
+        &mut self,
+        start: usize,
+        entry: &TensorEntry,
+        source: &mut dyn TensorSource,
+    ) -> Result<()> {
         let bytes = entry.count() * entry.width();
         for first in (0..bytes).step_by(MAX_BYTES) {
             self.bytes.resize((bytes - first).min(MAX_BYTES), 0);
@@ -188,13 +193,13 @@ impl TensorWriter {
 
     /// Writes `(rows, columns)` as `(columns, rows)`.
     ///
-    /// Takes a band of rows at a time, so that every value leaves the backend once. A band's
-    /// columns are stretches of the file's rows; only a band of all rows makes them touch, and
+    /// Reads a band of rows at a time, so that every value is read from the backend once. A band's
+    /// columns are parts of the file's rows; they are contiguous only if the band has all rows, and
     /// then many are written at once.
     fn transposed(
         &mut self,
         start: usize,
-        entry: &Entry,
+        entry: &TensorEntry,
         source: &mut dyn TensorSource,
     ) -> Result<()> {
         assert_eq!(entry.dtype, DType::F32, "weights are float32");
@@ -214,26 +219,26 @@ impl TensorWriter {
                     first_column: column,
                     columns: group,
                 };
-                self.turn(window);
+                self.transpose(window);
                 self.put(DType::F32, start + 4 * (column * rows + row))?;
             }
         }
         Ok(())
     }
 
-    /// Puts `window` of `self.values` into `self.bytes`, column after column.
-    fn turn(&mut self, window: MatrixWindow) {
+    /// Copies `window` of `self.values` to `self.bytes`, column by column.
+    fn transpose(&mut self, window: MatrixWindow) {
         let MatrixWindow { rows, pitch, first_column, columns } = window;
         self.bytes.resize(4 * rows * columns, 0);
-        for (column, stretch) in self.bytes.chunks_exact_mut(4 * rows).enumerate() {
+        for (column, chunk) in self.bytes.chunks_exact_mut(4 * rows).enumerate() {
             let column = self.values[first_column + column..].iter().step_by(pitch);
-            for (bytes, &value) in stretch.chunks_exact_mut(4).zip(column) {
+            for (bytes, &value) in chunk.chunks_exact_mut(4).zip(column) {
                 bytes.copy_from_slice(&value.to_le_bytes());
             }
         }
     }
 
-    /// Writes `self.bytes` from byte `start` of the file's values on.
+    /// Writes `self.bytes` at byte `start` of the file's values.
     fn put(&mut self, dtype: DType, start: usize) -> Result<()> {
         self.sum.add_bytes(stored_dtype(dtype), start as u64, &self.bytes);
         let position = self.data_start + start as u64;
@@ -241,16 +246,17 @@ impl TensorWriter {
     }
 }
 
-/// Gets the bytes of a piece.
+/// Reads the bytes of a piece.
 fn take(piece: TensorPiece<'_>, out: &mut [u8], source: &mut dyn TensorSource) -> Result<()> {
     source
         .read(piece, out)
         .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
 }
 
-/// Refuses bytes of `entry`, as they are in memory, that hold an infinity or NaN.
-fn check_finite(entry: &Entry, bytes: &[u8]) -> Result<()> {
-    // An exponent of all ones. The largest exponent of all, so that the loop is vectorised.
+/// Refuses bytes of `entry`, as in memory, that contain an infinity or NaN.
+fn check_finite(entry: &TensorEntry, bytes: &[u8]) -> Result<()> {
+    // Such values have an exponent of all ones. Finds the largest exponent, because that loop is
+    // vectorised.
     let wide = || {
         let words = bytes.chunks_exact(4);
         let exponents = words.map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]) & 0x7F80_0000);
@@ -260,28 +266,28 @@ fn check_finite(entry: &Entry, bytes: &[u8]) -> Result<()> {
         let words = bytes.chunks_exact(2);
         words.map(|b| u16::from_ne_bytes([b[0], b[1]]) & mask).fold(0, u16::max)
     };
-    let is_wild = match entry.dtype {
+    let is_infinite = match entry.dtype {
         DType::F32 => wide() == 0x7F80_0000,
         DType::Bf16 => narrow(0x7F80) == 0x7F80,
         DType::F16 => narrow(0x7C00) == 0x7C00,
         DType::U32 | DType::I64 | DType::U8 => false,
     };
-    if is_wild { Err(CheckpointError::NotFinite { tensor: entry.name() }) } else { Ok(()) }
+    if is_infinite { Err(CheckpointError::NotFinite { tensor: entry.name() }) } else { Ok(()) }
 }
 
-/// Turns elements between this machine's order of bytes and the file's.
+/// Converts elements between this machine's byte order and the file's.
 pub(super) fn little_endian(bytes: &mut [u8], width: usize) {
     if cfg!(target_endian = "big") {
         bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
 }
 
-/// Some columns of a matrix in memory, of which a file holds one after the other.
+/// Some columns of a matrix in memory, which are one after the other in a file.
 #[derive(Clone, Copy)]
 pub(super) struct MatrixWindow {
-    /// Values of a column.
+    /// The number of values in a column.
     pub(super) rows: usize,
-    /// From one row to the next, in memory.
+    /// The distance from one row to the next in memory.
     pub(super) pitch: usize,
     /// The first column.
     pub(super) first_column: usize,
@@ -290,14 +296,14 @@ pub(super) struct MatrixWindow {
 }
 
 impl MatrixWindow {
-    /// `count` values as they lie: one column.
+    /// `count` contiguous values: one column.
     pub(super) fn plain(count: usize) -> Self {
         Self { rows: count, pitch: 1, first_column: 0, columns: 1 }
     }
 }
 
-/// How many rows of `(rows, columns)` are turned at a time, and how many of the resulting
-/// stretches lie together in the file.
+/// How many rows of `(rows, columns)` are transposed at a time, and how many of the resulting
+/// chunks are contiguous in the file.
 pub(super) fn band_and_group(rows: usize, columns: usize) -> (usize, usize) {
     let band = (MAX_VALUES / columns.max(1)).clamp(1, rows.max(1));
     let group = if band == rows { (MAX_BYTES / 4 / rows).max(1) } else { 1 };

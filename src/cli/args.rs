@@ -21,7 +21,7 @@ use crate::{
     words::{self, Lang, errors},
 };
 
-/// A config has a few kilobytes.
+/// Far more than any config, which has a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The presets that are built in, by file name.
@@ -38,11 +38,11 @@ const PRESETS: [(&str, &str); 10] = [
     ("finetune_shakespeare.py", include_str!("../../config/finetune_shakespeare.py")),
 ];
 
-/// What `train` and `sample` begin from if no config file is given.
+/// The config of `train` and `sample` if no config file is given.
 pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
 
-/// The preset without a key: nanoGPT's defaults, which commands other than these plan if no config
-/// file is given.
+/// A preset that sets no key: nanoGPT's defaults, which all other commands use if no config file is
+/// given.
 pub(super) const DEFAULTS: &str = "config/nanogpt.py";
 
 /// What `fitgpt` and `fitgpt --help` end with.
@@ -99,7 +99,7 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(with_keys(
-            plan_ranks::with_ranks(with_place(Command::new("fit"), &["fitgpt", "torch"]))
+            plan_ranks::with_ranks(with_target(Command::new("fit"), &["fitgpt", "torch"]))
                 .about("Finds changes that make a config fit: ranked, each one planned")
                 .arg(
                     Arg::new("write")
@@ -169,13 +169,13 @@ pub fn command() -> Command {
 }
 
 fn plan_command() -> Command {
-    let command = with_place(Command::new("plan"), &["fitgpt", "torch", "both"]);
+    let command = with_target(Command::new("plan"), &["fitgpt", "torch", "both"]);
     let command = plan_ranks::with_network(plan_ranks::with_ranks(command));
     super::plan::with_pictures(command)
 }
 
-/// Which engine runs it, and on what.
-pub(super) fn with_place(command: Command, engines: &'static [&'static str]) -> Command {
+/// Adds the flags for the engine and the device.
+pub(super) fn with_target(command: Command, engines: &'static [&'static str]) -> Command {
     let help = match engines {
         [.., "both"] => "What runs it: FitGPT, nanoGPT under PyTorch, or both side by side",
         _ => "What runs it: FitGPT, or nanoGPT under PyTorch",
@@ -193,7 +193,7 @@ pub(super) fn with_place(command: Command, engines: &'static [&'static str]) -> 
             Arg::new("reserve")
                 .long("reserve")
                 .value_name("SIZE")
-                .help("Memory to leave to others, such as 1GB for a desktop on the card"),
+                .help("Memory to leave free for others, such as 1GB for a desktop"),
         )
 }
 
@@ -201,12 +201,12 @@ pub(super) fn gpu() -> Arg {
     Arg::new("gpu")
         .long("gpu")
         .value_name("NAME")
-        .value_parser(Suggest(&CARDS))
+        .value_parser(SuggestedValues(&CARDS))
         .hide_possible_values(true)
         .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be in this machine")
 }
 
-/// The catalogue's cards as a shell completes them: one word each, without the maker's.
+/// The catalogue's cards as a shell completes them: one word each, without the maker's name.
 static CARDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let word = |name: &str| {
         let name = ["GeForce ", "Tesla ", "Radeon ", "Instinct ", "Quadro ", "Apple "]
@@ -218,11 +218,11 @@ static CARDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     GPUS.iter().map(|gpu| word(gpu.name)).collect()
 });
 
-/// Accepts any text; shells complete these words.
+/// Accepts any text; shells offer these words as completions.
 #[derive(Clone, Copy)]
-pub(super) struct Suggest(pub(super) &'static LazyLock<Vec<String>>);
+pub(super) struct SuggestedValues(pub(super) &'static LazyLock<Vec<String>>);
 
-impl TypedValueParser for Suggest {
+impl TypedValueParser for SuggestedValues {
     type Value = String;
 
     fn parse_ref(
@@ -257,7 +257,7 @@ fn with_json(command: Command) -> Command {
     )
 }
 
-/// The config files and keys of a command line, in order. If they name weights to begin from, the
+/// The config files and keys of a command line, in order. If they name weights to start from, the
 /// keys of those weights apply on top.
 pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Written, Failure> {
     let names = std::iter::once("CONFIG").chain(KEYS.iter().map(|key| key.name));
@@ -282,8 +282,8 @@ pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Writ
     origin::describe(written, preset)
 }
 
-/// Another dataset than the preset's gets its own folder, unless one is named: its run must not
-/// meet the preset's.
+/// A dataset other than the preset's gets its own `out_dir`, unless one is set, so that its run
+/// does not collide with the preset's.
 fn follow_dataset(written: &mut Written, preset: &str) -> Result<(), Failure> {
     let is_presets = |key: &str| written.place_of(key).is_some_and(|p| p.source == preset);
     if is_presets("dataset") || !is_presets("out_dir") {
@@ -295,7 +295,7 @@ fn follow_dataset(written: &mut Written, preset: &str) -> Result<(), Failure> {
     Ok(written.write("out_dir", folder.into(), Location::of(preset))?)
 }
 
-/// Says which folder is used if a config's own name for it is not known.
+/// Prints which folder is used if the config computes `out_dir` with Python that is not supported.
 pub(super) fn note_unknown(written: &Written) {
     for UnknownValue { key, place, reason } in written.unknown() {
         let Some(found) = Key::find(key).filter(|key| key.name == "out_dir") else { continue };
@@ -305,7 +305,7 @@ pub(super) fn note_unknown(written: &Written) {
     }
 }
 
-/// The keys of a command line that takes no config files, with their texts.
+/// The keys of a command line without config files, with their values as text.
 pub(super) fn keys(matches: &ArgMatches) -> Vec<(&'static str, &str)> {
     in_order(matches, KEYS.iter().map(|key| key.name))
 }
@@ -330,8 +330,8 @@ pub(super) fn files(matches: &ArgMatches) -> Vec<String> {
     matches.get_many::<String>("CONFIG").into_iter().flatten().cloned().collect()
 }
 
-/// The config files with which `fitgpt train` trains what was planned from `files`. Without a file,
-/// it would train the built-in stories.
+/// The config files for a `fitgpt train` that trains what was planned from `files`. Without a file,
+/// `train` would use the built-in stories preset.
 pub(super) fn files_to_train(files: Vec<String>) -> Vec<String> {
     if files.is_empty() { vec![DEFAULTS.to_owned()] } else { files }
 }
@@ -342,12 +342,12 @@ pub(super) fn last_file(matches: &ArgMatches) -> Result<Option<(String, String)>
     last.map(|file| Ok((file.clone(), text_of(Path::new(file))?))).transpose()
 }
 
-/// The built-in presets: what commands call their files, and their texts.
+/// The built-in presets: their paths as commands accept them, and their texts.
 pub(super) fn presets() -> impl Iterator<Item = (String, &'static str)> {
     PRESETS.iter().map(|(name, text)| (format!("config/{name}"), *text))
 }
 
-/// A config's text: the file's, or that of the built-in preset of this name if there is no file.
+/// The text of a config file, or of the built-in preset of this name if there is no such file.
 pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     let built_in = || {
         let name = PathBuf::from(path.file_name()?);
@@ -370,7 +370,7 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// What a config's Python may ask about this machine.
+/// The facts about this machine that a config's Python may use.
 pub(super) fn facts() -> MachineFacts {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     MachineFacts {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_there_without_its_file() {
+    fn a_preset_is_found_without_its_file() {
         let folder = Path::new("no such folder/config/stories.py");
         assert!(text_of(folder).is_ok());
         assert!(text_of(Path::new("elsewhere/stories.py")).is_err());

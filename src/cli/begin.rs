@@ -1,4 +1,5 @@
-//! What a training run begins from: nothing, its own checkpoint or nanoGPT's, or other weights.
+//! What a training run starts from: random weights, its own checkpoint or nanoGPT's, or pretrained
+//! weights.
 
 use std::path::{Path, PathBuf};
 
@@ -14,24 +15,25 @@ use super::{Failure, args, origin};
 use crate::{
     checkpoint::{self, Architecture, Checkpoint, Weights},
     data::Dataset,
-    run::{pretrained, setup, train::Document, trainer::Position},
+    run::{pretrained, setup, train::Document, trainer::RunPosition},
     terminal,
     tokenizer::{TOKENIZER_FILE, Tokenizer},
     words::{ranks, train as words},
 };
 
-/// Which weights a run begins with.
+/// The weights that a run starts with.
 pub(super) enum Start {
-    /// Drawn.
+    /// Random weights.
     Scratch,
-    /// The checkpoint of `out_dir`, with moments and position.
+    /// The checkpoint in `out_dir`, with optimizer states and position.
     Resume(Checkpoint, Box<Document>),
-    /// Those in a folder.
+    /// The weights in a folder.
     Pretrained(Weights, PathBuf),
 }
 
 impl Start {
-    /// What goes into `config.json`; about tokens, what the weights' own says.
+    /// The contents of `config.json`. Tokenizer and special tokens are taken over from the weights,
+    /// if they have any.
     pub(super) fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
         let from_data = data.tokenizer().within(vocab);
         let (tokenizer, special_tokens) = match self {
@@ -44,7 +46,7 @@ impl Start {
                 let is_gpt2 = there.model.family == Family::Gpt2;
                 let tokenizer = match from_data {
                     _ if self.tokenizer_folder(data).is_some() && !is_gpt2 => None,
-                    // Data without a table is GPT-2's only for a GPT-2.
+                    // Data without a vocabulary has GPT-2's tokens only if the model is a GPT-2.
                     Tokenizer::Gpt2 if !is_gpt2 => Some(Tokenizer::Ids),
                     tokenizer => Some(tokenizer),
                 };
@@ -56,8 +58,8 @@ impl Start {
         Architecture { tokenizer, special_tokens, ..setup::architecture(config, vocab) }
     }
 
-    /// The folder whose tokenizer's files the run's folder gets: the data's, if it has one, else
-    /// the weights'. Data with its own table has the tokens of neither.
+    /// The folder whose tokenizer files are copied to the run's folder: the data's, if it has any,
+    /// else the weights'. Data with its own vocabulary uses neither.
     pub(super) fn tokenizer_folder<'a>(&'a self, data: &'a Dataset) -> Option<&'a Path> {
         let has_file = |folder: &Path| folder.join(TOKENIZER_FILE).is_file();
         if has_file(data.folder()) {
@@ -70,21 +72,21 @@ impl Start {
     }
 }
 
-/// A config with what it begins from.
-pub(super) struct Beginning {
+/// A config and what it starts from.
+pub(super) struct StartingPoint {
     pub(super) config: Config,
     pub(super) start: Start,
 }
 
-/// Whether the split of a step is the config's, or may follow the checkpoint's.
+/// Whether a step is split into micro-batches as in the config, or as in the checkpoint's run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepSplit {
     AsWritten,
     AsBefore,
 }
 
-impl Beginning {
-    /// Opens what the config asks for, and takes over from it what it decides.
+impl StartingPoint {
+    /// Opens the weights that the config names, and takes over the keys that they determine.
     pub(super) fn of(
         matches: &ArgMatches,
         written: &Written,
@@ -93,19 +95,19 @@ impl Beginning {
         let config = written.resolve()?;
         match config.init_from() {
             InitFrom::Scratch => Ok(Self { config, start: Start::Scratch }),
-            // The checkpoint's config, and above it only what was written now.
+            // The checkpoint's config, overridden only by what was written now.
             InitFrom::Resume => resume(&config, args::written(matches, None)?, split),
             InitFrom::Pretrained(name) => pretrained(&name.clone(), config),
         }
     }
 
-    /// Whether it continues bit for bit from where it stopped.
+    /// Whether it continues a run bit for bit.
     pub(super) fn is_resumed(&self) -> bool {
         matches!(self.start, Start::Resume(..))
     }
 
-    /// Weights of another shape are refused by the first key that differs. Only published ones
-    /// can differ from a config that begins from them: a name says what they are.
+    /// Refuses weights of another shape, naming the first key that differs. Only the weights of
+    /// published models can differ: their shape is known by name, before the files are opened.
     pub(super) fn check_shape(&self, vocab: u32) -> Result<(), Failure> {
         let (there, folder) = match &self.start {
             Start::Scratch => return Ok(()),
@@ -130,8 +132,8 @@ impl Beginning {
     }
 }
 
-/// The first key by which the shapes of two models differ, with its value in each. Of weights
-/// that are only begun from, the first positions do.
+/// The first key in which the shapes of two models differ, with its value in each. Pretrained
+/// weights may have more positions than `block_size`.
 fn difference(
     there: &Model,
     here: &Model,
@@ -159,7 +161,7 @@ fn difference(
     all.into_iter().find(|(_, there, here)| there != here)
 }
 
-fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Beginning, Failure> {
+fn resume(config: &Config, written: Written, split: StepSplit) -> Result<StartingPoint, Failure> {
     let folder = setup::out_dir(config);
     let checkpoint = Checkpoint::open(&folder)?;
     let document = match checkpoint.nanogpt() {
@@ -178,7 +180,7 @@ fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Beginni
         let message = words::other_shape(folder, "optimizer", there, here);
         return Err(Failure::new("checkpoint", message).hint(words::leave_the_key_out()));
     }
-    // The order of sums is part of the run. Earlier versions had one lane.
+    // The order of sums is part of the run, so `lanes` is kept. Earlier versions had one lane.
     let lanes = before.lanes().max(1);
     if checkpoint.nanogpt().is_none() {
         if config.lanes() != 0 && config.lanes() != lanes {
@@ -189,11 +191,11 @@ fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Beginni
     if split == StepSplit::AsBefore {
         config = with_split(&config, &before)?;
     }
-    Ok(Beginning { config, start: Start::Resume(checkpoint, Box::new(document)) })
+    Ok(StartingPoint { config, start: Start::Resume(checkpoint, Box::new(document)) })
 }
 
 /// The config with the split of an earlier run, if its steps have as many sequences: the split
-/// decides the order of sums, and an earlier `--fit` may have chosen it.
+/// determines the order of sums, and an earlier `--fit` may have chosen it.
 fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
     if config.effective_batch() != before.effective_batch() {
         return Ok(config.clone());
@@ -206,13 +208,13 @@ fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
     Ok(config.with("the checkpoint", changes)?)
 }
 
-fn pretrained(name: &str, config: Config) -> Result<Beginning, Failure> {
+fn pretrained(name: &str, config: Config) -> Result<StartingPoint, Failure> {
     let folder = pretrained::find(name).map_err(|not_here| origin::missing(name, &not_here))?;
     let weights = Weights::open(&folder)?;
-    Ok(Beginning { config, start: Start::Pretrained(weights, folder) })
+    Ok(StartingPoint { config, start: Start::Pretrained(weights, folder) })
 }
 
-/// The folder that a config samples from: its own checkpoint, or weights that it names.
+/// The folder that a config samples from: its own checkpoint, or the weights that it names.
 pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
     match config.init_from() {
         InitFrom::Scratch | InitFrom::Resume => {
@@ -224,12 +226,12 @@ pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
     }
 }
 
-/// What is printed about weights that a run begins from.
+/// The lines printed about the weights that a run starts from.
 pub(super) fn introduction(start: &Start, config: &Config) -> String {
     if let Start::Resume(checkpoint, document) = start
         && checkpoint.nanogpt().is_some()
     {
-        let Position { step, updates, .. } = document.position;
+        let RunPosition { step, updates, .. } = document.position;
         return words::continues_nanogpt(step, updates) + "\n";
     }
     let Start::Pretrained(weights, folder) = start else { return String::new() };

@@ -1,4 +1,5 @@
-//! `fitgpt bench`: speed and memory of a job on this machine, next to what the machine can do.
+//! `fitgpt bench`: speed and memory of a job on this machine, compared with the machine's peak
+//! rates.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -7,15 +8,15 @@ use fitgpt_plan::config::{Config, Precision, Written};
 use serde_json::json;
 
 use super::{
-    Answer, Failure, Reader, args,
+    Failure, Outcome, OutputStyle, args,
     estimate::{self, Bounds, RatedCard},
     plan,
 };
 use crate::{
     run::{
-        bench::{self, Effort, Machine, Measured, OpTimes, TimedProgram},
+        bench::{self, Effort, MachinePeaks, Measured, OpTimes, TimedProgram},
         device::Runner,
-        setup::{Sampling, Setup},
+        setup::{RunSetup, Sampling},
     },
     terminal,
     words::{self, bench as text_of, names},
@@ -52,7 +53,7 @@ const JOBS: [(&str, &[(&str, &str)]); 3] = [
 /// The command's arguments.
 pub(super) fn command() -> Command {
     Command::new("bench")
-        .about("Measures speed and memory op by op, next to what this machine can do")
+        .about("Measures speed and memory op by op, compared with this machine's peak rates")
         .arg(
             Arg::new("job")
                 .long("job")
@@ -65,7 +66,7 @@ pub(super) fn command() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("3")
-                .help("Least number of runs of every program; the fastest counts"),
+                .help("Minimum number of runs of every program; the fastest counts"),
         )
         .arg(
             Arg::new("estimate")
@@ -83,10 +84,10 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let (name, config) = job(matches)?;
     if matches.get_flag("estimate") {
-        return estimate::run(matches, reader, &name, &config);
+        return estimate::run(matches, style, &name, &config);
     }
     let runs = matches.get_one::<u32>("runs").copied().unwrap_or(3);
     let effort = Effort { runs, at_least: Duration::from_millis(500) };
@@ -97,12 +98,12 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let config = config.with("bench", [("dtype", precision.name().into())])?;
 
     let planned =
-        Setup::new(&config, vocab, precision, &runner, device.clone(), runner.overhead())?;
+        RunSetup::new(&config, vocab, precision, &runner, device.clone(), runner.overhead())?;
     if !planned.report.fits {
         let (need, have) = (planned.report.arena_bytes, device.usable_bytes);
         let message = text_of::too_large(need, have);
         terminal::err(&format!("{}{message}\n", words::names::error()));
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     progress(&name);
     let mut measured = bench::training(&planned, &config, effort)?;
@@ -111,24 +112,24 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if let Some((sampling, _)) = Sampling::new(&one, vocab, &runner)? {
         measured.programs.extend(bench::sampling(&sampling, &one, effort)?);
     }
-    let yardstick = match runner.gpu() {
-        None => Yardstick::Host(Machine::measure(&config)?),
+    let baseline = match runner.gpu() {
+        None => Baseline::Host(MachinePeaks::measure(&config)?),
         Some((driver_name, interface)) => {
             let sampling = estimate::one_sample(&planned.job);
             let bounds = RatedCard::known_as(driver_name)
                 .map(|card| (card, Bounds::new(&planned.job, &sampling, precision, &card)));
-            Yardstick::Gpu { name: driver_name.to_owned(), interface, bounds }
+            Baseline::Gpu { name: driver_name.to_owned(), interface, bounds }
         }
     };
     if terminal::is_watched() {
         terminal::clear_progress();
     }
-    match reader {
-        Reader::Programs => {
+    match style {
+        OutputStyle::Json => {
             let mut answer = json!({ "job": name, "config": config, "measured": measured });
-            match yardstick {
-                Yardstick::Host(machine) => answer["machine"] = json!(machine),
-                Yardstick::Gpu { name, interface, bounds } => {
+            match baseline {
+                Baseline::Host(machine) => answer["machine"] = json!(machine),
+                Baseline::Gpu { name, interface, bounds } => {
                     answer["gpu"] = json!({ "name": name, "interface": interface });
                     if let Some((card, bounds)) = bounds {
                         answer["card"] = json!(card);
@@ -138,19 +139,19 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             }
             terminal::line(&answer.to_string());
         }
-        Reader::People => {
-            terminal::out(&text(&name, &config, &yardstick, &measured));
+        OutputStyle::Text => {
+            terminal::out(&text(&name, &config, &baseline, &measured));
             let estimate = "fitgpt bench --estimate --gpu \"RTX 4070\"";
             terminal::line(&format!("\n{}  ({})", names::next(estimate), text_of::estimates()));
         }
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
 /// What a measurement is compared with.
-enum Yardstick {
+enum Baseline {
     /// This machine's peak rates, measured in the same run.
-    Host(Machine),
+    Host(MachinePeaks),
     /// The rates in the card's data sheet, if known.
     Gpu { name: String, interface: &'static str, bounds: Option<(RatedCard, Bounds)> },
 }
@@ -181,7 +182,7 @@ fn job(matches: &ArgMatches) -> Result<(String, Config), Failure> {
     Ok((name, written.resolve()?))
 }
 
-fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured) -> String {
+fn text(name: &str, config: &Config, baseline: &Baseline, measured: &Measured) -> String {
     let job = text_of::job(
         name,
         format!("{:.1}", measured.parameters as f64 / 1e6),
@@ -191,8 +192,8 @@ fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured)
     );
     let planned = measured.arena_bytes;
     let resident = measured.resident_bytes;
-    match yardstick {
-        Yardstick::Host(machine) => {
+    match baseline {
+        Baseline::Host(machine) => {
             let gflops = format!("{:.0}", machine.peak_flops_per_s / 1e9);
             let gbytes = format!("{:.1}", machine.peak_bytes_per_s / 1e9);
             let about = text_of::machine(machine.threads, machine.isa, gflops, gbytes);
@@ -206,7 +207,7 @@ fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured)
             }
             text
         }
-        Yardstick::Gpu { name, interface, bounds } => {
+        Baseline::Gpu { name, interface, bounds } => {
             let mut text =
                 format!("{job}\n{}\n{}\n", text_of::gpu(name, interface), text_of::arena(planned));
             if let Some((card, bounds)) = bounds {
@@ -222,7 +223,7 @@ fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured)
 }
 
 /// One program with its ops.
-fn table(text: &mut String, program: &TimedProgram, machine: Option<&Machine>) {
+fn table(text: &mut String, program: &TimedProgram, machine: Option<&MachinePeaks>) {
     let ms = format!("{:.2}", program.ms);
     let name = program.name;
     let head = if program.tokens == 0 {
@@ -263,8 +264,9 @@ fn table(text: &mut String, program: &TimedProgram, machine: Option<&Machine>) {
     }
 }
 
-/// The rate of an op, and its share of the machine's: FLOP/s for matrix products, else bytes/s.
-fn rates(kind: &OpTimes, machine: Option<&Machine>) -> (String, String) {
+/// The rate of an op, and its share of the machine's peak: FLOP/s for matrix products, else
+/// bytes/s.
+fn rates(kind: &OpTimes, machine: Option<&MachinePeaks>) -> (String, String) {
     let seconds = kind.ms / 1e3;
     let share = |share: f64| format!("{:>16}", percent(share));
     if kind.flops > 0 {

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 
-use super::{Answer, Failure, args};
+use super::{Failure, Outcome, args};
 use crate::terminal;
 
 pub(super) fn command() -> Command {
@@ -29,10 +29,10 @@ pub(super) fn command() -> Command {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every command has this signature")]
-pub(super) fn run(matches: &ArgMatches) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<Outcome, Failure> {
     let shell = *matches.get_one::<Shell>("SHELL").expect("clap requires it");
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "fitgpt", &mut script);
     terminal::out(&String::from_utf8_lossy(&script));
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }

@@ -7,10 +7,10 @@ use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_plan::{config::Config, units::Bytes};
 use serde_json::{Value, json};
 
-use super::{Answer, Failure, Reader, args, selftest, watch};
+use super::{Failure, Outcome, OutputStyle, args, selftest, watch};
 use crate::{
     budget::{HostLimit, HostMemory},
-    cards::{Driver, MemoryHolder, NoDriver, NvmlCard},
+    cards::{MemoryHolder, NoDriver, NvidiaDriver, NvmlCard},
     os,
     picture::meter::Meter,
     run::{
@@ -34,7 +34,7 @@ pub(super) fn command() -> Command {
         .value_name("PID")
         .num_args(0..=1)
         .value_parser(clap::value_parser!(u32))
-        .help("Show memory over time, of a process or the machine, next to a config's plan");
+        .help("Show the memory of a process or of the machine over time, and a config's plan");
     let selftest = Arg::new("selftest")
         .long("selftest")
         .action(ArgAction::SetTrue)
@@ -59,10 +59,10 @@ pub(super) fn command() -> Command {
              fitgpt devices config/train_gpt2.py --engine torch --gpu \"RTX 4070\" --watch\n  \
              fitgpt devices --watch --every 0.5 --for 60 --json >> memory.jsonl",
         );
-    args::with_keys(args::with_place(command, &["fitgpt", "torch"]))
+    args::with_keys(args::with_target(command, &["fitgpt", "torch"]))
 }
 
-/// A time to wait: from a millisecond to a year.
+/// A duration from a millisecond to a year.
 fn duration(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.001..=31_536_000.0).contains(&seconds) {
@@ -72,25 +72,25 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     if matches.contains_id("watch") {
-        return watch::run(matches, reader);
+        return watch::run(matches, style);
     }
     if matches.get_flag("selftest") {
-        return selftest::run(matches, reader);
+        return selftest::run(matches, style);
     }
     let config = args::written(matches, None)?.resolve()?;
     let memory = os::host_memory();
-    let driver = Driver::open();
-    match reader {
-        Reader::Programs => terminal::line(&document(&config, &memory, &driver).to_string()),
-        Reader::People => {
+    let driver = NvidiaDriver::open();
+    match style {
+        OutputStyle::Json => terminal::line(&document(&config, &memory, &driver).to_string()),
+        OutputStyle::Text => {
             terminal::out(&text(&config, &memory, &driver));
             let plan = "fitgpt plan CONFIG.py --gpu NAME";
             terminal::line(&format!("{}  ({})", names::next(plan), words::plans()));
         }
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
 /// Every kind of limit; `None` if it is not set here.
@@ -112,7 +112,11 @@ const fn key(limit: HostLimit) -> &'static str {
     }
 }
 
-fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>) -> Value {
+fn document(
+    config: &Config,
+    memory: &HostMemory,
+    driver: &Result<NvidiaDriver, NoDriver>,
+) -> Value {
     let (_, least) = memory.least();
     let limits: Vec<_> = limits(memory)
         .into_iter()
@@ -155,7 +159,7 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
     })
 }
 
-fn text(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>) -> String {
+fn text(config: &Config, memory: &HostMemory, driver: &Result<NvidiaDriver, NoDriver>) -> String {
     let mut text = String::new();
     let mut line = |label: String, content: &str| {
         let _ = writeln!(text, "{} {content}", left(&label, LABEL));
@@ -276,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_to_wait_is_positive_and_below_a_year() {
+    fn a_duration_is_positive_and_at_most_a_year() {
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         for text in ["0", "-1", "nan", "inf", "1e300", "", "2s"] {
             assert!(duration(text).is_err(), "{text}");

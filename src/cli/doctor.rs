@@ -15,11 +15,11 @@ use fitgpt_doctor::{
 };
 use fitgpt_plan::{config::Written, device};
 
-use super::{Answer, Failure, Reader, args, origin};
+use super::{Failure, Outcome, OutputStyle, args, origin};
 use crate::{
     formats::compression,
     os, terminal,
-    words::{self, Lang, doctor as sentences, errors::Spoken as _, names},
+    words::{self, Lang, doctor as sentences, errors::Translate as _, names},
 };
 
 /// Examples, printed if there is no input.
@@ -29,14 +29,14 @@ const EXAMPLES: &str = "
   fitgpt doctor --explain stale-logits
 ";
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     if let Some(topic) = matches.get_one::<String>("explain") {
         return page(topic);
     }
     let log = matches.get_one::<String>("LOG").map(String::as_str).filter(|log| *log != "-");
     if log.is_none() && io::stdin().is_terminal() {
         terminal::out(&(sentences::examples() + EXAMPLES));
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     let log = match log {
         Some(path) => {
@@ -69,13 +69,13 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
 
     let diagnosis = diagnose(&log, &context);
-    match reader {
-        Reader::Programs => terminal::line(&json(&diagnosis).to_string()),
-        Reader::People => {
+    match style {
+        OutputStyle::Json => terminal::line(&json(&diagnosis).to_string()),
+        OutputStyle::Text => {
             terminal::out(&sentences::in_one_unit(|| text(&diagnosis, &context)));
         }
     }
-    Ok(if diagnosis.kind == MemoryKind::None { Answer::No } else { Answer::Yes })
+    Ok(if diagnosis.kind == MemoryKind::None { Outcome::No } else { Outcome::Yes })
 }
 
 /// The keys of the pretrained weights that the config or the command line names, if they are
@@ -145,7 +145,7 @@ pub(super) fn read(
     let whole = whole.take(limits.snapshot_bytes);
     let snapshot = Snapshot::read_within(whole, limits.containers).map_err(|error| {
         let why = match error {
-            SnapshotError::Pickle(error) => error.spoken(),
+            SnapshotError::Pickle(error) => error.translate(),
             SnapshotError::NotASnapshot => sentences::not_a_snapshot(),
         };
         Failure::new("snapshot", sentences::bad_snapshot(path.display(), why))
@@ -178,13 +178,13 @@ pub(super) fn language() -> Language {
 }
 
 /// The page of a rule or a claim.
-fn page(topic: &str) -> Result<Answer, Failure> {
+fn page(topic: &str) -> Result<Outcome, Failure> {
     let Some(page) = explain(topic, language()) else {
         let failure = Failure::new("explain", sentences::no_page(topic));
         return Err(failure.hint(sentences::pages(topics().join(", "))));
     };
     terminal::line(page.trim_end());
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
 /// The diagnosis as JSON, with the sentences of its advice.

@@ -1,5 +1,5 @@
-//! `fitgpt bench --estimate`: how fast a card could be at best, from its data sheet; and the same
-//! table next to measured times.
+//! `fitgpt bench --estimate`: the best time that a card could reach by its data sheet, op by op;
+//! and the same table with measured times.
 
 use std::fmt::Write as _;
 
@@ -16,13 +16,13 @@ use fitgpt_plan::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, plan, plan_target::for_a_card};
+use super::{Failure, Outcome, OutputStyle, args, plan, plan_target::for_a_card};
 use crate::{
     run::{
         bench::{Measured, TimedProgram},
         device::Runner,
         estimate::{BoundBy, Estimated, estimate},
-        setup::Setup,
+        setup::RunSetup,
         time::{Kernels, RunTime},
     },
     terminal,
@@ -86,10 +86,10 @@ impl Bounds {
 /// Answers `--estimate`.
 pub(super) fn run(
     matches: &ArgMatches,
-    reader: Reader,
+    style: OutputStyle,
     job_name: &str,
     config: &Config,
-) -> Result<Answer, Failure> {
+) -> Result<Outcome, Failure> {
     let gpu = match matches.get_one::<String>("gpu") {
         Some(name) => device::find(name)?,
         None => card_here(config).unwrap_or(device::find(DEFAULT)?),
@@ -107,22 +107,22 @@ pub(super) fn run(
     let usable_bytes = budget.min(total_bytes);
     let place = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
     let runner = Runner::cpu(&for_a_card(&config)?);
-    let planned = Setup::new(&config, vocab, precision, &runner, place, overhead)?;
+    let planned = RunSetup::new(&config, vocab, precision, &runner, place, overhead)?;
     if !planned.report.fits {
         let message =
             text_of::too_large_for_card(planned.report.arena_bytes, gpu.name, usable_bytes);
         terminal::err(&format!("{}{message}\n", names::error()));
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     let bounds = Bounds::new(&planned.job, &one_sample(&planned.job), precision, &card);
     let time = RunTime::of(&config, &planned.job, precision, Kernels::Fitgpt, &card.rates);
-    match reader {
-        Reader::Programs => {
+    match style {
+        OutputStyle::Json => {
             let answer = json!({ "job": job_name, "config": config, "card": card,
                 "estimated": bounds, "time": time });
             terminal::line(&answer.to_string());
         }
-        Reader::People => {
+        OutputStyle::Text => {
             let job = text_of::job(
                 job_name,
                 format!("{:.1}", planned.job.model.parameter_count() as f64 / 1e6),
@@ -138,10 +138,10 @@ pub(super) fn run(
             terminal::line(&format!("\n{}  ({})", names::next(plan), text_of::plans()));
         }
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
-/// The config files and keys of the command line, to be pasted behind another command.
+/// The config files and keys of the command line, to be appended to another command.
 fn arguments(matches: &ArgMatches) -> String {
     let files = args::files(matches).into_iter();
     let keys = args::keys(matches).into_iter().map(|(key, value)| format!("--{key}={value}"));

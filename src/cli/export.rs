@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, plan};
+use super::{Failure, Outcome, OutputStyle, plan};
 use crate::{
     export::{self, gguf::GgufType},
     terminal,
@@ -49,7 +49,7 @@ pub(super) fn command() -> Command {
             Arg::new("overwrite")
                 .long("overwrite")
                 .action(ArgAction::SetTrue)
-                .help("Replace a file that is there"),
+                .help("Replace an existing file"),
         )
         .arg(
             Arg::new("json")
@@ -65,7 +65,7 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let path = |name| Path::new(matches.get_one::<String>(name).expect("clap asks for it"));
     let (folder, out) = (path("FOLDER"), path("out"));
     let text = |name| matches.get_one::<String>(name).map(String::as_str);
@@ -83,13 +83,13 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Some("hf") => export::to_folder(folder, out, overwrite)?,
         _ => export::to_gguf(folder, out, dtype, overwrite)?,
     };
-    match reader {
-        Reader::Programs => {
+    match style {
+        OutputStyle::Json => {
             let document = json!({ "path": out, "tensors": exported.n_tensors,
                 "bytes": exported.bytes, "other_gelu": exported.has_other_gelu });
             terminal::line(&document.to_string());
         }
-        Reader::People => {
+        OutputStyle::Text => {
             let megabytes = format!("{:.1}", exported.bytes as f64 / 1e6);
             let tensors = plan::grouped(exported.n_tensors as u64);
             terminal::line(&words::exported(out.display(), tensors, megabytes));
@@ -99,5 +99,5 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             }
         }
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }

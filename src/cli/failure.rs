@@ -1,6 +1,6 @@
 //! An error as it is printed: a kind, a message, a place, and separate hints.
 //!
-//! Messages are in the language of the process, which is English wherever `--json` is given.
+//! Messages are in the language of the process, which is English with `--json`.
 
 use std::fmt::{Display, Write as _};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::devices::holders;
 use crate::{
     attempt::Attempt,
-    cards::{Driver, NvmlCard},
+    cards::{NvidiaDriver, NvmlCard},
     checkpoint::CheckpointError,
     data::DataError,
     export::ExportError,
@@ -23,7 +23,7 @@ use crate::{
     tokenizer::TokenizerError,
     words::{
         devices,
-        errors::{self, Spoken},
+        errors::{self, Translate},
         names, ranks as words,
     },
 };
@@ -35,13 +35,13 @@ pub struct Failure {
     message: String,
     place: Option<String>,
     hints: Vec<String>,
-    reach: Reach,
+    reach: FailureScope,
 }
 
-/// Which ranks know of a failure.
+/// Which ranks know about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    /// This one alone: the others would wait for it.
+enum FailureScope {
+    /// Only this one: the others would wait for it.
     Alone,
     /// All of them, and this one reports it.
     Agreed,
@@ -53,40 +53,41 @@ impl Failure {
     /// A failure without a place.
     pub fn new(kind: &'static str, message: impl Display) -> Self {
         let (message, hints) = (format!("{message}"), Vec::new());
-        Self { kind, message, place: None, hints, reach: Reach::Alone }
+        Self { kind, message, place: None, hints, reach: FailureScope::Alone }
     }
 
-    /// The same with advice.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// The same with the processes that hold the card that its driver calls `device`.
+    /// Adds a hint that lists the processes that hold memory of the card that its driver calls
+    /// `device`.
     fn with_holders_of(self, device: &str) -> Self {
-        let cards = Driver::open().map_or_else(|_| Vec::new(), |driver| driver.cards());
+        let cards = NvidiaDriver::open().map_or_else(|_| Vec::new(), |driver| driver.cards());
         held_by(&cards, device).into_iter().fold(self, Self::hint)
     }
 
     /// Another rank failed and reports why.
     pub(super) fn elsewhere() -> Self {
-        Self { reach: Reach::Elsewhere, ..Self::new("rank", "") }
+        Self { reach: FailureScope::Elsewhere, ..Self::new("rank", "") }
     }
 
-    /// The same, known to all ranks.
+    /// Marks it as known to all ranks.
     pub(super) fn agreed(self) -> Self {
-        Self { reach: Reach::Agreed, ..self }
+        Self { reach: FailureScope::Agreed, ..self }
     }
 
-    /// Whether the other ranks do not know of it.
+    /// Whether only this rank knows about it.
     pub(super) fn is_alone(&self) -> bool {
-        self.reach == Reach::Alone
+        self.reach == FailureScope::Alone
     }
 
-    /// Whether it is reported by this process.
+    /// Whether this process reports it.
     pub(super) fn is_reported_here(&self) -> bool {
-        self.reach != Reach::Elsewhere
+        self.reach != FailureScope::Elsewhere
     }
 
     /// The command line itself is wrong.
@@ -114,8 +115,8 @@ impl Failure {
         Self::new("signals", errors::io::no_signals(error))
     }
 
-    fn of(kind: &'static str, error: &impl Spoken) -> Self {
-        Self::new(kind, error.spoken())
+    fn of(kind: &'static str, error: &impl Translate) -> Self {
+        Self::new(kind, error.translate())
     }
 
     /// A file that cannot be written.
@@ -130,7 +131,7 @@ impl Failure {
         json!({ "error": { "kind": self.kind, "message": message, "place": self.place } })
     }
 
-    /// The same with the hints, for the page.
+    /// Like [`to_json`](Self::to_json), with the hints, for the page.
     pub(super) fn to_json_with_hints(&self) -> Value {
         let mut json = self.to_json();
         json["error"]["hints"] = json!(self.hints);
@@ -233,7 +234,11 @@ impl From<PatchError> for Failure {
 
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
-        Self::of("checkpoint", &error)
+        let failure = Self::of("checkpoint", &error);
+        match error {
+            CheckpointError::Missing { .. } => failure.hint(errors::checkpoint::train_first()),
+            _ => failure,
+        }
     }
 }
 
@@ -266,7 +271,7 @@ impl From<Unavailable> for Failure {
             | Unavailable::Backend(_) => errors::run::run_on_cpu(),
         };
         let failure = Self::of("device", &error);
-        // A full card has no memory even for the driver's context.
+        // On a full card, not even the driver's context can be allocated.
         let failure = match &error {
             Unavailable::Backend(BackendError::Device(fault))
                 if fault.message.contains("OUT_OF_MEMORY") =>
@@ -308,7 +313,7 @@ impl From<RunError> for Failure {
     }
 }
 
-/// Who holds the memory of the card that its driver calls `device`.
+/// The processes that hold memory of the card that its driver calls `device`.
 fn held_by(cards: &[NvmlCard], device: &str) -> Option<String> {
     let own = std::process::id();
     let of_card = cards.iter().filter(|card| card.name == device);

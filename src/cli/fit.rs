@@ -11,7 +11,7 @@ use fitgpt_plan::{
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Failure, Reader, args, fit_options, plan, plan_ranks,
+    Failure, Outcome, OutputStyle, args, fit_options, plan, plan_ranks,
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     words::{columns, errors::io, fit as messages, hints, left, localized, names, right},
 };
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let written = args::written(matches, None)?;
     let mut config = written.resolve()?;
     let vocab = plan::vocab(&config)?;
@@ -38,25 +38,25 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
     let changes = recommended.map_or(&[][..], |option| &option.changes);
     let text = fit::write(file, &written, changes)?;
-    match reader {
-        Reader::Programs => terminal::line(&json(&found, &lines, &text).to_string()),
-        Reader::People => terminal::out(&localized(table(&found, &target, &lines))),
+    match style {
+        OutputStyle::Json => terminal::line(&json(&found, &lines, &text).to_string()),
+        OutputStyle::Text => terminal::out(&localized(table(&found, &target, &lines))),
     }
     if let Some(path) = matches.get_one::<String>("write") {
         let message = write(Path::new(path), recommended.map(|_| text.as_str()))?;
-        if reader == Reader::People {
+        if style == OutputStyle::Text {
             terminal::line(&message);
         }
     }
-    if reader == Reader::People {
+    if style == OutputStyle::Text {
         let file = matches.get_one::<String>("write").filter(|_| recommended.is_some());
         terminal::line(&next_step(recommended, file, &lines));
     }
-    Ok(if recommended.is_some() { Answer::Yes } else { Answer::No })
+    Ok(if recommended.is_some() { Outcome::Yes } else { Outcome::No })
 }
 
-/// The command to run now: the recommended option, from the file if it was written to one. If
-/// nothing can be recommended, the cards are the next question.
+/// The command to run next: the recommended option, from the file if it was written to one. If
+/// nothing can be recommended, `fit` for another card.
 fn next_step(
     recommended: Option<&FitOption>,
     file: Option<&String>,
@@ -103,8 +103,8 @@ impl OptionCommands<'_> {
     }
 }
 
-/// The document for programs. `config` is the text that `--write` writes, or the unchanged config if
-/// no option keeps the training and fits.
+/// The document for programs. `config` is the text that `--write` writes, or the unchanged config
+/// if no option keeps the training and fits.
 pub(super) fn json(found: &Fit, lines: &OptionCommands<'_>, text: &str) -> Value {
     let mut answer = serde_json::to_value(found).expect("a fit is plain data");
     answer["config"] = json!(text);
@@ -174,7 +174,7 @@ fn table(found: &Fit, target: &PlanTarget, lines: &OptionCommands<'_>) -> String
 
 const COLUMNS: usize = 8;
 
-/// The heads of the columns.
+/// The column headings.
 fn head() -> [String; COLUMNS] {
     [
         "#".to_owned(),
@@ -201,7 +201,7 @@ fn row(index: usize, option: &FitOption) -> [String; COLUMNS] {
     ]
 }
 
-/// Aligns the columns of a row: words to the left, numbers to the right.
+/// A row with aligned columns: words to the left, numbers to the right.
 fn laid_out(row: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
     let cell = |column: usize| match column {
         1 | 3 | 7 => left(&row[column], widths[column]),

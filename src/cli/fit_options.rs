@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     budget,
-    run::setup::Setup,
+    run::setup::RunSetup,
     words::{hints, names, train as words},
 };
 
@@ -55,7 +55,7 @@ pub(super) fn hints(found: &Fit, engine: EngineChoice) -> String {
 /// The best options, one per line.
 pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     let mut lines = Vec::new();
-    // The config as it is can be an option too; it is not advice.
+    // The unchanged config can be an option too; it is not advice.
     let keeping =
         |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No && !o.changes.is_empty();
     // One option of each effect: two splits of a batch are the same advice.
@@ -81,7 +81,7 @@ pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     lines
 }
 
-/// One option as a sentence.
+/// The text of one option.
 fn hint(option: &FitOption) -> String {
     let changes = fit::command_line(&option.changes);
     let peak = option.peak_bytes;
@@ -110,7 +110,7 @@ fn percent(share: f64) -> String {
 }
 
 /// A config that `--fit` adapted.
-pub(super) struct Adapted {
+pub(super) struct AdaptedConfig {
     /// The config that fits.
     pub(super) config: Config,
     /// Key, old value, new value.
@@ -128,13 +128,13 @@ pub(super) fn adapt(
     vocab: u32,
     target: &PlanTarget,
     before: &PlanReport,
-) -> Result<Option<Adapted>, Failure> {
+) -> Result<Option<AdaptedConfig>, Failure> {
     let found = all(config, vocab, target);
     let Some(option) = found.recommended.map(|index| &found.options[index]) else {
         return Ok(None);
     };
     let adapted = config.with("--fit", option.changes.iter().cloned())?;
-    Ok(Some(Adapted {
+    Ok(Some(AdaptedConfig {
         changes: changed(config, &adapted),
         config: adapted,
         before: before.clone(),
@@ -150,14 +150,14 @@ pub(super) fn adapt_resumed(
     vocab: u32,
     target: &PlanTarget,
     before: &PlanReport,
-) -> Result<Option<Adapted>, Failure> {
+) -> Result<Option<AdaptedConfig>, Failure> {
     if config.grad_checkpoint() != GradCheckpoint::Off {
         return Ok(None);
     }
     let adapted = config.with("--fit", [("grad_checkpoint", "auto".into())])?;
     let PlanTarget { device, overhead, precision, runner, share, .. } = target.clone();
-    let planned = Setup::of_share(&adapted, vocab, precision, &runner, device, overhead, share)?;
-    Ok(planned.report.fits.then(|| Adapted {
+    let planned = RunSetup::of_share(&adapted, vocab, precision, &runner, device, overhead, share)?;
+    Ok(planned.report.fits.then(|| AdaptedConfig {
         changes: changed(config, &adapted),
         config: adapted,
         before: before.clone(),
@@ -173,7 +173,7 @@ fn changed(old: &Config, new: &Config) -> Vec<(&'static str, ConfigValue, Config
     both.filter(|(old, new)| old != new).map(|((key, old), (_, new))| (key, old, new)).collect()
 }
 
-impl Adapted {
+impl AdaptedConfig {
     /// What was changed and why, as text.
     pub(super) fn text(&self) -> String {
         let [_, high] = self.before.overhead.range();

@@ -1,7 +1,7 @@
 //! Which config keys the help of a command shows, and under which heading.
 //!
 //! Every command accepts every key, because a config file may set it. The short help (`-h`) lists
-//! the few that people change most, `--help` all that matter to the command.
+//! the few that people change most, `--help` all that affect the command.
 
 use clap::{Arg, ArgAction, Command};
 use fitgpt_plan::config::{KEYS, Key, KeyGroup, ValueKind};
@@ -74,7 +74,7 @@ impl Topic {
 enum Visibility {
     /// In `-h` and in `--help`.
     Always,
-    /// In `--help` alone.
+    /// Only in `--help`.
     InLongHelp,
     Never,
 }
@@ -117,11 +117,10 @@ impl Visibility {
                         || Topic::of(key) == Topic::Sampling
                 },
             ),
-            "devices" => (&["memory_budget", "threads"], matters_to_a_plan),
-            "bench" => (
-                &["batch_size", "device", "dtype", "grad_checkpoint", "threads"],
-                matters_to_a_plan,
-            ),
+            "devices" => (&["memory_budget", "threads"], affects_a_plan),
+            "bench" => {
+                (&["batch_size", "device", "dtype", "grad_checkpoint", "threads"], affects_a_plan)
+            }
             _ => (
                 &[
                     "n_layer",
@@ -136,7 +135,7 @@ impl Visibility {
                     "dtype",
                     "compile",
                 ],
-                matters_to_a_plan,
+                affects_a_plan,
             ),
         };
         if first.contains(&key.name) {
@@ -149,8 +148,8 @@ impl Visibility {
     }
 }
 
-/// Whether a key can change the memory of a run, or how long it takes.
-fn matters_to_a_plan(key: &Key) -> bool {
+/// Whether a key can change the memory or the duration of a run.
+fn affects_a_plan(key: &Key) -> bool {
     match Topic::of(key) {
         Topic::Model | Topic::Memory => true,
         Topic::Data => matches!(key.name, "dataset" | "init_from"),
@@ -161,7 +160,7 @@ fn matters_to_a_plan(key: &Key) -> bool {
     }
 }
 
-/// The line of `-h`: short enough to stay on one line.
+/// The text of `-h`, short enough for one line.
 fn short_help(key: &Key) -> &'static str {
     match key.name {
         "init_from" => "'scratch', 'resume', 'gpt2', … or a folder",
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_shows_the_keys_that_matter_to_it() {
+    fn a_command_shows_the_keys_that_affect_it() {
         assert_eq!(shown("plan", "batch_size"), Visibility::Always);
         assert_eq!(shown("plan", "n_kv_head"), Visibility::InLongHelp);
         assert_eq!(shown("plan", "temperature"), Visibility::Never);

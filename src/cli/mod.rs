@@ -42,7 +42,7 @@ use crate::{
 
 /// How a command ended if nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Outcome {
     /// It is done, or the answer is yes.
     Yes,
     /// The answer is no.
@@ -51,18 +51,18 @@ pub enum Answer {
     Stopped,
 }
 
-/// Whether people or programs read the answer.
+/// Whether a command prints text for people or JSON for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
-    People,
-    Programs,
+enum OutputStyle {
+    Text,
+    Json,
 }
 
-impl From<Reader> for LogStream {
-    fn from(reader: Reader) -> Self {
-        match reader {
-            Reader::People => Self::Stdout,
-            Reader::Programs => Self::Stderr,
+impl From<OutputStyle> for LogStream {
+    fn from(style: OutputStyle) -> Self {
+        match style {
+            OutputStyle::Text => Self::Stdout,
+            OutputStyle::Json => Self::Stderr,
         }
     }
 }
@@ -77,7 +77,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
             if wants_json {
-                return fail(&Failure::usage(&error), Reader::Programs);
+                return fail(&Failure::usage(&error), OutputStyle::Json);
             }
             terminal::err(&error.render().to_string());
             return ExitCode::from(2);
@@ -91,40 +91,40 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
         words::set_lang(Lang::of(code).expect("clap accepts only these languages"));
     }
-    let reader = if wants_json { Reader::Programs } else { Reader::People };
-    match dispatch(&matches, reader) {
+    let style = if wants_json { OutputStyle::Json } else { OutputStyle::Text };
+    match dispatch(&matches, style) {
         Ok(_) if terminal::has_lost_output() => ExitCode::from(2),
-        Ok(Answer::Yes) => ExitCode::SUCCESS,
-        Ok(Answer::No) => ExitCode::from(1),
-        Ok(Answer::Stopped) => ExitCode::from(130),
-        Err(failure) => fail(&failure, reader),
+        Ok(Outcome::Yes) => ExitCode::SUCCESS,
+        Ok(Outcome::No) => ExitCode::from(1),
+        Ok(Outcome::Stopped) => ExitCode::from(130),
+        Err(failure) => fail(&failure, style),
     }
 }
 
-fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+fn dispatch(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     match matches.subcommand() {
-        Some(("plan", matches)) => plan::run(matches, reader),
-        Some(("doctor", matches)) => doctor::run(matches, reader),
-        Some(("prepare", matches)) => prepare::run(matches, reader),
-        Some(("export", matches)) => export::run(matches, reader),
-        Some(("fit", matches)) => fit::run(matches, reader),
-        Some(("patch", matches)) => patch::run(matches, reader),
-        Some(("bench", matches)) => bench::run(matches, reader),
-        Some(("train", matches)) => train::run(matches, reader),
-        Some(("sample", matches)) => sample::run(matches, reader),
-        Some(("devices", matches)) => devices::run(matches, reader),
-        Some(("serve", matches)) => serve::run(matches, reader),
-        Some(("demo", matches)) => demo::run(matches, reader),
+        Some(("plan", matches)) => plan::run(matches, style),
+        Some(("doctor", matches)) => doctor::run(matches, style),
+        Some(("prepare", matches)) => prepare::run(matches, style),
+        Some(("export", matches)) => export::run(matches, style),
+        Some(("fit", matches)) => fit::run(matches, style),
+        Some(("patch", matches)) => patch::run(matches, style),
+        Some(("bench", matches)) => bench::run(matches, style),
+        Some(("train", matches)) => train::run(matches, style),
+        Some(("sample", matches)) => sample::run(matches, style),
+        Some(("devices", matches)) => devices::run(matches, style),
+        Some(("serve", matches)) => serve::run(matches, style),
+        Some(("demo", matches)) => demo::run(matches, style),
         Some(("completions", matches)) => completions::run(matches),
         other => unreachable!("clap accepts no other command: {other:?}"),
     }
 }
 
-fn fail(failure: &Failure, reader: Reader) -> ExitCode {
-    match reader {
+fn fail(failure: &Failure, style: OutputStyle) -> ExitCode {
+    match style {
         _ if !failure.is_reported_here() => {}
-        Reader::Programs => terminal::line(&failure.to_json().to_string()),
-        Reader::People => terminal::err(&failure.to_text()),
+        OutputStyle::Json => terminal::line(&failure.to_json().to_string()),
+        OutputStyle::Text => terminal::err(&failure.to_text()),
     }
     ExitCode::from(2)
 }

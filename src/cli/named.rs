@@ -1,4 +1,4 @@
-//! Datasets and models by name: downloads before a command does its work.
+//! Datasets and models by name: downloads them before a command does its work.
 
 use std::{
     num::NonZeroUsize,
@@ -14,18 +14,18 @@ use fitgpt_plan::{
 
 use super::{Failure, plan};
 use crate::{
-    hub::{self, Content, DownloadProgress, Hub, HubError, ModelPart, Selection, Settings},
+    hub::{self, DatasetContent, DownloadProgress, Hub, HubError, ModelPart, Selection, Settings},
     os,
     prepare::{Format, Input, Options, Vocabulary},
     run::{
-        pretrained::{self, Unknown},
-        stop::Stop,
+        pretrained::{self, UnknownModel},
+        stop::StopFlag,
     },
     terminal,
     words::hub as words,
 };
 
-/// How often the progress line is written over.
+/// How often the progress line is updated.
 const REFRESH: Duration = Duration::from_millis(200);
 
 const DESCRIPTION: &str = "download_description";
@@ -45,8 +45,8 @@ fn flag(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long("download").action(ArgAction::SetTrue).help(help)
 }
 
-/// Downloads the model that `written` begins from, if the command line asks for it and it is not
-/// on this machine.
+/// Downloads the model that `written` starts from, if the command line asks for it and it is not on
+/// this machine.
 pub(super) fn model(written: &Written, matches: &ArgMatches) -> Result<(), Failure> {
     let is_set = |id| matches!(matches.try_get_one::<bool>(id), Ok(Some(true)));
     let part = match (is_set(DESCRIPTION), is_set(WEIGHTS)) {
@@ -59,14 +59,14 @@ pub(super) fn model(written: &Written, matches: &ArgMatches) -> Result<(), Failu
     let not_here = match part {
         ModelPart::Weights => pretrained::find(&name).err(),
         ModelPart::Description => match pretrained::describe(&name) {
-            Err(Unknown::NotHere(not_here)) => Some(not_here),
+            Err(UnknownModel::Missing(not_here)) => Some(not_here),
             _ => None,
         },
     };
     let Some(repository) = not_here.and_then(|not_here| not_here.repository) else { return Ok(()) };
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+    let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
     let hub = Hub::new(Settings::from_env())?;
-    let mut shown = Shown::new(1);
+    let mut shown = DownloadLine::new(1);
     let fetched = hub::download_model(&hub, &repository, part, &mut |at| shown.show(at), &|| {
         stop.is_asked_for()
     });
@@ -74,8 +74,8 @@ pub(super) fn model(written: &Written, matches: &ArgMatches) -> Result<(), Failu
     Ok(fetched?)
 }
 
-/// Replaces names of datasets among the inputs of `prepare` by their files, downloaded. `false` if
-/// somebody asked to stop.
+/// Downloads the datasets that are given by name among the inputs of `prepare`, and replaces the
+/// names by their files. `false` if the user asked to stop.
 pub(super) fn fetch(
     options: &mut Options,
     matches: &ArgMatches,
@@ -101,15 +101,17 @@ pub(super) fn fetch(
         }
         has_name = true;
         let column = match dataset.content {
-            Content::Documents { column } | Content::OneText { column, .. } => column,
-            Content::Shards => "",
+            DatasetContent::Documents { column } | DatasetContent::OneText { column, .. } => column,
+            DatasetContent::Shards => "",
         };
         let is_field_free = matches.get_one::<String>("field").is_none();
         if is_field_free && !column.is_empty() {
             column.clone_into(&mut options.field);
         }
         let is_free = matches.get_one::<String>("tokenizer").is_none();
-        if is_alone && is_free && matches!(dataset.content, Content::OneText { is_chars: true, .. })
+        if is_alone
+            && is_free
+            && matches!(dataset.content, DatasetContent::OneText { is_chars: true, .. })
         {
             options.vocabulary = Vocabulary::Chars;
         }
@@ -128,7 +130,7 @@ pub(super) fn fetch(
     Ok(true)
 }
 
-/// A plain word that is neither a file nor a name was meant to be one of the two.
+/// Refuses a plain word that is neither a path nor the name of a dataset, and lists the names.
 fn check_path(input: &Input) -> Result<(), Failure> {
     let Input::Path(path) = input else { return Ok(()) };
     let is_word = path.to_str().is_some_and(|word| {
@@ -144,7 +146,7 @@ fn check_path(input: &Input) -> Result<(), Failure> {
 }
 
 fn download(
-    dataset: &'static hub::Dataset,
+    dataset: &'static hub::NamedDataset,
     options: &Options,
     matches: &ArgMatches,
     stop: &dyn Fn() -> bool,
@@ -154,7 +156,7 @@ fn download(
     let n_files = matches.get_one("files").copied().map(NonZeroUsize::get);
     let selection = dataset.select(&hub, sample, n_files, stop)?;
     state_needs(&hub, &selection, &options.folder)?;
-    let mut shown = Shown::new(selection.files.len());
+    let mut shown = DownloadLine::new(selection.files.len());
     let mut paths = Vec::new();
     for (index, (file, _)) in selection.files.iter().enumerate() {
         shown.file = index + 1;
@@ -166,16 +168,18 @@ fn download(
 
 fn inputs(selection: &Selection, paths: Vec<PathBuf>, field: &str) -> Vec<Input> {
     let format = match selection.dataset.content {
-        Content::OneText { .. } => return vec![Input::Joined { paths, column: field.to_owned() }],
-        Content::Documents { .. } => Format::Parquet,
-        Content::Shards => Format::Shard,
+        DatasetContent::OneText { .. } => {
+            return vec![Input::Joined { paths, column: field.to_owned() }];
+        }
+        DatasetContent::Documents { .. } => Format::Parquet,
+        DatasetContent::Shards => Format::Shard,
     };
     let splits = selection.files.iter().map(|(_, split)| *split);
     let fetched = |(path, split)| Input::Fetched { path, format, split };
     paths.into_iter().zip(splits).map(fetched).collect()
 }
 
-/// Says what is needed on which disk, and refuses if there is less.
+/// Prints how much space is needed on which disk, and refuses if there is less.
 fn state_needs(hub: &Hub, selection: &Selection, folder: &Path) -> Result<(), HubError> {
     let sizes = selection.sizes(hub);
     let revision = &selection.snapshot.repo.revision;
@@ -213,7 +217,7 @@ fn state_needs(hub: &Hub, selection: &Selection, folder: &Path) -> Result<(), Hu
 }
 
 /// The progress line of downloads.
-struct Shown {
+struct DownloadLine {
     file: usize,
     files: usize,
     is_watched: bool,
@@ -221,7 +225,7 @@ struct Shown {
     start: Option<(usize, Instant, u64)>,
 }
 
-impl Shown {
+impl DownloadLine {
     fn new(files: usize) -> Self {
         Self { file: 0, files, is_watched: terminal::is_watched(), last: None, start: None }
     }

@@ -1,11 +1,11 @@
-//! `fitgpt patch`: a nanoGPT folder in, a diff out; with `--apply` the folder changed.
+//! `fitgpt patch`: prints a diff for a nanoGPT folder; `--apply` changes the folder.
 
 use std::{path::Path, sync::LazyLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args::Suggest};
+use super::{Failure, Outcome, OutputStyle, args::SuggestedValues};
 use crate::{
     patch::{self, File, NotFound, Patch, Patched, folder},
     terminal,
@@ -39,7 +39,7 @@ pub(super) fn command() -> Command {
                 .value_name("NAME")
                 .num_args(1..)
                 .action(ArgAction::Append)
-                .value_parser(Suggest(&NAMES))
+                .value_parser(SuggestedValues(&NAMES))
                 .hide_possible_values(true)
                 .help("Only these patches"),
         )
@@ -56,7 +56,7 @@ pub(super) fn command() -> Command {
         ))
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let path = Path::new(matches.get_one::<String>("NANOGPT_DIR").expect("clap requires it"));
     let only = matches.get_many::<String>("only").map(|names| {
         let patches = names.map(|name| patch::named(name));
@@ -81,16 +81,16 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Vec::new()
     };
 
-    match reader {
-        Reader::Programs => terminal::line(&json(&patched, &diff, &copies).to_string()),
-        Reader::People => {
+    match style {
+        OutputStyle::Json => terminal::line(&json(&patched, &diff, &copies).to_string()),
+        OutputStyle::Text => {
             terminal::out(&diff);
             terminal::err(&summary(&patched, &copies));
             let names = only.as_deref().unwrap_or_default();
             terminal::err(&next(path, &patched, names, is_applied));
         }
     }
-    Ok(if patched.not_found.is_empty() { Answer::Yes } else { Answer::No })
+    Ok(if patched.not_found.is_empty() { Outcome::Yes } else { Outcome::No })
 }
 
 fn json(patched: &Patched, diff: &str, copies: &[std::path::PathBuf]) -> serde_json::Value {
@@ -120,7 +120,7 @@ fn summary(patched: &Patched, copies: &[std::path::PathBuf]) -> String {
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-/// What to run now: the command that applies the diff, or the training with the patches' keys.
+/// The command to run next: the one that applies the diff, or the training with the patches' keys.
 fn next(path: &Path, patched: &Patched, only: &[Patch], is_applied: bool) -> String {
     if !patched.applied.is_empty() && !is_applied {
         let names: String = only.iter().flat_map(|patch| [" ", patch.name()]).collect();

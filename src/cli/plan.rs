@@ -16,7 +16,7 @@ use fitgpt_plan::{
 use serde::Serialize;
 
 use super::{
-    Answer, Failure, Reader, args, fit_options,
+    Failure, Outcome, OutputStyle, args, fit_options,
     plan_ranks::{self, PlannedRanks},
     plan_target::{EngineChoice, PlanTarget},
 };
@@ -30,7 +30,7 @@ use crate::{
         html, svg,
     },
     run::{
-        setup::Setup,
+        setup::RunSetup,
         time::{Kernels, RunTime},
     },
     terminal, words,
@@ -44,7 +44,7 @@ pub(super) fn with_pictures(command: Command) -> Command {
         .arg(file("html", "The same as a page that shows the op under the pointer"))
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let written = args::written(matches, None)?;
     let mut config = written.resolve()?;
     let vocab = vocab(&config)?;
@@ -58,7 +58,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     for target in &mut targets {
         target.share = share;
     }
-    // The answer is about the last one, which is FitGPT if there are two.
+    // The answer is that of the last one, which is FitGPT if there are two.
     let target = targets.last().expect("there is at least one engine");
     if target.precision == Precision::Bfloat16 && !target.has_bf16 {
         terminal::note(&words::plan::no_bfloat16(&target.device.name));
@@ -78,16 +78,16 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         .map(|(panel, time)| TimedReport { report: &panel.report, time: *time, ranks })
         .collect();
     let answer = match &timed[..] {
-        [torch, fitgpt] => print_both(torch, fitgpt, reader),
-        timed => print_one(&timed[0], reader),
+        [torch, fitgpt] => print_both(torch, fitgpt, style),
+        timed => print_one(&timed[0], style),
     };
-    if reader == Reader::People {
-        // The time matters only if the run is possible.
+    if style == OutputStyle::Text {
+        // The time is irrelevant if the run does not fit.
         let last = timed.last().expect("there is at least one engine");
         if let Some(time) = last.time.filter(|_| last.report.verdict != Verdict::No) {
             terminal::line(&time_text(&time));
         }
-        if answer == Answer::No {
+        if answer == Outcome::No {
             let found = fit_options::all(&config, vocab, target);
             terminal::err(&fit_options::hints(&found, target.engine));
         }
@@ -98,7 +98,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::line(&words::plan::drawn(path));
         }
         terminal::line(&verdict(last.report));
-        if answer == Answer::Yes {
+        if answer == Outcome::Yes {
             let train = train_command(target.engine, args::files(matches), &written, &config);
             let train = match matches.get_one::<u32>("ranks") {
                 Some(ranks) => plan_ranks::command_of(*ranks, &train),
@@ -126,7 +126,7 @@ pub(super) fn train_command(
     }
 }
 
-/// A plan with its job, and its time if the card's rates are known.
+/// A plan, its job, and the run's time if the card's rates are known.
 pub(super) struct Planned {
     pub(super) panel: Panel,
     pub(super) time: Option<RunTime>,
@@ -157,13 +157,13 @@ pub(super) fn planned(
         }
         EngineChoice::Fitgpt => {
             let setup =
-                Setup::of_share(config, vocab, precision, &runner, device, overhead, share)?;
-            let timelines = wants_picture.then(|| setup.courses());
+                RunSetup::of_share(config, vocab, precision, &runner, device, overhead, share)?;
+            let timelines = wants_picture.then(|| setup.timelines());
             let time = time(&setup.job, Kernels::Fitgpt);
             (setup.report, timelines, time, setup.job)
         }
     };
-    let panel = Panel { report, courses: timelines.unwrap_or_default(), precision, vocab };
+    let panel = Panel { report, timelines: timelines.unwrap_or_default(), precision, vocab };
     Ok(Planned { panel, time, job })
 }
 
@@ -193,18 +193,18 @@ fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Fail
 }
 
 /// Prints the plan of one engine.
-fn print_one(timed: &TimedReport<'_>, reader: Reader) -> Answer {
+fn print_one(timed: &TimedReport<'_>, style: OutputStyle) -> Outcome {
     let report = timed.report;
-    match reader {
-        Reader::Programs => print_json(timed),
-        Reader::People => {
+    match style {
+        OutputStyle::Json => print_json(timed),
+        OutputStyle::Text => {
             terminal::out(&text(report));
             if !report.fits {
                 terminal::err(&refusal(report));
             }
         }
     }
-    if report.fits { Answer::Yes } else { Answer::No }
+    if report.fits { Outcome::Yes } else { Outcome::No }
 }
 
 /// A report, and the estimated time if the card's rates are known.
@@ -220,7 +220,7 @@ pub(super) struct TimedReport<'a> {
 
 /// What `--engine both --json` prints. The verdict is that of FitGPT's plan.
 #[derive(Serialize)]
-struct Both<'a> {
+struct BothReports<'a> {
     engine: &'static str,
     fits: bool,
     verdict: Verdict,
@@ -229,18 +229,20 @@ struct Both<'a> {
 }
 
 /// Prints the plans of both engines. The answer is that of FitGPT's plan.
-fn print_both(torch: &TimedReport<'_>, fitgpt: &TimedReport<'_>, reader: Reader) -> Answer {
+fn print_both(torch: &TimedReport<'_>, fitgpt: &TimedReport<'_>, style: OutputStyle) -> Outcome {
     let PlanReport { fits, verdict, .. } = *fitgpt.report;
-    match reader {
-        Reader::Programs => print_json(&Both { engine: "both", fits, verdict, fitgpt, torch }),
-        Reader::People => {
+    match style {
+        OutputStyle::Json => {
+            print_json(&BothReports { engine: "both", fits, verdict, fitgpt, torch })
+        }
+        OutputStyle::Text => {
             terminal::out(&text_of_both(torch.report, fitgpt.report));
             if !fits {
                 terminal::err(&refusal(fitgpt.report));
             }
         }
     }
-    if fits { Answer::Yes } else { Answer::No }
+    if fits { Outcome::Yes } else { Outcome::No }
 }
 
 fn print_json(document: &impl Serialize) {

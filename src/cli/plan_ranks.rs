@@ -1,4 +1,4 @@
-//! `plan --ranks` and `fit --ranks`: the memory and the messages of one of several ranks.
+//! `plan --ranks` and `fit --ranks`: the memory and the network traffic of one of several ranks.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use fitgpt_plan::{
@@ -60,7 +60,7 @@ pub(super) fn of(
     of_count(ranks, config, vocab).map(Some)
 }
 
-/// The config with its lanes, and of so many ranks the one with the most memory.
+/// The config with its lanes, and the one of `ranks` ranks that needs the most memory.
 pub(super) fn of_count(
     ranks: u32,
     config: &Config,
@@ -72,7 +72,7 @@ pub(super) fn of_count(
     Ok((config, largest))
 }
 
-/// `command` as several ranks run it.
+/// The command that runs `command` on several ranks.
 pub(super) fn command_of(ranks: u32, command: &str) -> String {
     format!("mpirun -np {ranks} {command}")
 }
@@ -87,15 +87,15 @@ fn extremes(parameters: &[Parameter], optimizer: &Optimizer, ranks: u32) -> ([u6
     ([low, high], Share { rank, ranks })
 }
 
-/// What a plan says of its ranks.
+/// The ranks of a plan.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct PlannedRanks {
     /// How many train together.
     count: u32,
-    /// Which of them was planned: the one with the most memory.
+    /// The one that was planned: the one that needs the most memory.
     rank: u32,
     lanes: u64,
-    /// Of the optimizer's states on a rank, `[low, high]`.
+    /// Optimizer states of a rank, `[low, high]`.
     optimizer_bytes: [u64; 2],
     /// Buffers of messages, part of the overhead.
     buffer_bytes: Bytes,
@@ -111,7 +111,7 @@ impl PlannedRanks {
         Some(Self::new(ranks, job, rate, time))
     }
 
-    /// Of a plan for the largest of `ranks`.
+    /// From a plan for the largest of `ranks` ranks.
     pub(super) fn new(
         ranks: u32,
         job: &Job,

@@ -33,7 +33,7 @@ impl EngineChoice {
     }
 }
 
-/// What is said about the device of a plan.
+/// The flags about the device of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeviceFlags<'a> {
     /// `--gpu`.
@@ -48,7 +48,7 @@ pub(super) struct DeviceFlags<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct PlanTarget {
     pub(super) engine: EngineChoice,
-    /// The kind of device that PyTorch runs on.
+    /// Whether PyTorch runs on a card or on the CPU.
     pub(super) rules: Rules,
     pub(super) device: DeviceMemory,
     pub(super) overhead: Overhead,
@@ -225,7 +225,7 @@ fn runs_on_host(config: &Config) -> Result<bool, Failure> {
     Ok(Runner::for_a_plan(config)?.gpu().is_none())
 }
 
-/// What `--reserve` keeps free for others, such as a desktop.
+/// The bytes that `--reserve` leaves free for others, such as a desktop.
 fn reserve(text: Option<&str>) -> Result<Option<Bytes>, Failure> {
     let Some(text) = text else { return Ok(None) };
     let bytes = parse_size(text);
@@ -240,7 +240,8 @@ fn card_here(choice: DeviceChoice) -> Option<(DeviceMemory, bool)> {
         DeviceChoice::Cuda(index) | DeviceChoice::Gpu(index) => index.unwrap_or(0),
         _ => 0,
     };
-    let card = cards::Driver::open().ok()?.cards().into_iter().find(|card| card.index == index)?;
+    let card =
+        cards::NvidiaDriver::open().ok()?.cards().into_iter().find(|card| card.index == index)?;
     let memory = card.memory?;
     let device = DeviceMemory {
         name: card.name,

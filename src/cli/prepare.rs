@@ -9,23 +9,23 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValue};
 use fitgpt_plan::units::Bytes;
 
-use super::{Answer, Failure, Reader, named, plan};
+use super::{Failure, Outcome, OutputStyle, named, plan};
 use crate::{
     os,
     prepare::{
-        EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareError, Progress,
-        Summary, Vocabulary, prepare,
+        EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareError,
+        PrepareSummary, Progress, Vocabulary, prepare,
     },
-    run::stop::Stop,
+    run::stop::StopFlag,
     terminal,
     tokenizer::{EndOfTextOrigin, EndOfTextToken},
-    words::{errors::Spoken as _, hub as hub_words, prepare as words},
+    words::{errors::Translate as _, hub as hub_words, prepare as words},
 };
 
-/// How often the progress line is written over.
+/// How often the progress line is updated.
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// As many as llm.c's have.
+/// The size of llm.c's shards.
 const SHARD_TOKENS: NonZeroU32 = NonZeroU32::new(100_000_000).unwrap();
 
 /// How many skipped files are listed.
@@ -64,29 +64,29 @@ pub(super) fn command() -> Command {
             "FOLDER",
             "The folder of the dataset [default: data/ and the input's name]",
         ))
-        .arg(flag("chars", "One token a character, with a meta.pkl [default: GPT-2's byte pairs]"))
+        .arg(flag("chars", "One token per character, with a meta.pkl [default: GPT-2's BPE]"))
         .arg(
             value(
                 "tokenizer",
                 "FILE.json",
-                "The tokens of a tokenizer.json, copied to the dataset",
+                "Use a tokenizer.json, which is copied to the dataset",
             )
             .conflicts_with("chars"),
         )
         .arg(
-            value("eot_token", "TOKEN", "Its end-of-text token [default: as its model says]")
+            value("eot_token", "TOKEN", "The end-of-text token of --tokenizer [default: that of its model]")
                 .requires("tokenizer"),
         )
         .arg(
-            value("format", "FORMAT", "How files hold text [default: by their extension]")
+            value("format", "FORMAT", "Format of the input files [default: by their extension]")
                 .value_parser([
                     PossibleValue::new("text"),
                     PossibleValue::new("jsonl"),
                     PossibleValue::new("parquet"),
-                    PossibleValue::new("shards").hide(true), // it says how the dataset is written
+                    PossibleValue::new("shards").hide(true), // sets the format of the output, not of the input
                 ])
                 .long_help(
-                    "How files hold text: text, jsonl or parquet [default: by their extension];\n\
+                    "Format of the input files: text, jsonl or parquet [default: by their extension];\n\
                      `shards` is the same as `--output shards`",
                 ),
         )
@@ -95,19 +95,19 @@ pub(super) fn command() -> Command {
                 .visible_alias("column"),
         )
         .arg(
-            value("eot", "POSITION", "The position of end-of-text tokens in documents")
+            value("eot", "POSITION", "Where documents get an end-of-text token")
                 .value_parser(["after", "before", "none"]),
         )
         .arg(
-            value("val_fraction", "SHARE", "The share that is held out for evaluation")
+            value("val_fraction", "SHARE", "The fraction that is held out for evaluation")
                 .value_parser(clap::value_parser!(f64)),
         )
         .arg(
-            value("seed", "N", "Which documents are held out depends on it")
+            value("seed", "N", "Seed for the choice of held-out documents")
                 .value_parser(clap::value_parser!(u64)),
         )
         .arg(
-            value("threads", "N", "Threads that encode [default: all]")
+            value("threads", "N", "Number of threads [default: all]")
                 .value_parser(clap::value_parser!(NonZeroUsize)),
         )
         .arg(
@@ -115,11 +115,11 @@ pub(super) fn command() -> Command {
                 .value_parser(["bin", "shards"]),
         )
         .arg(
-            value("shard_tokens", "N", "Tokens of a shard [default: 100000000]")
+            value("shard_tokens", "N", "Tokens per shard [default: 100000000]")
                 .value_parser(clap::value_parser!(NonZeroU32)),
         )
         .arg(flag("lossy", "Replace bytes that are not UTF-8 instead of refusing them"))
-        .arg(flag("overwrite", "Replace a dataset that is there"))
+        .arg(flag("overwrite", "Replace an existing dataset"))
         .arg(flag("json", "Print one JSON document instead of text"))
         .after_help(
             "Examples:\n  fitgpt prepare input.txt --chars --out data/shakespeare_char\n  \
@@ -132,8 +132,8 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
+    let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
     let mut options = options(matches)?;
     if !named::fetch(&mut options, matches, &|| stop.is_asked_for())? {
         return Err(Failure::stopped());
@@ -156,20 +156,20 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if is_watched {
         terminal::clear_progress();
     }
-    // What was written is kept: the same command continues.
+    // What was written is kept: the same command continues from there.
     if let Err(error @ PrepareError::Paused) = &made {
-        terminal::note(&error.spoken());
-        return Ok(Answer::Stopped);
+        terminal::note(&error.translate());
+        return Ok(Outcome::Stopped);
     }
     let summary = made?;
-    match reader {
-        Reader::Programs => {
+    match style {
+        OutputStyle::Json => {
             let json = serde_json::to_string(&summary);
             terminal::line(&json.map_err(|error| Failure::new("prepare", error))?);
         }
-        Reader::People => terminal::out(&text(&summary)),
+        OutputStyle::Text => terminal::out(&text(&summary)),
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
 fn options(matches: &ArgMatches) -> Result<Options, Failure> {
@@ -253,7 +253,7 @@ fn with_eta(line: String, at: &Progress, elapsed: Duration, first: u64) -> Strin
     }
 }
 
-fn text(summary: &Summary) -> String {
+fn text(summary: &PrepareSummary) -> String {
     let folder = summary.train_path.parent().unwrap_or(Path::new(".")).display();
     let (documents, characters) = (summary.documents, summary.characters);
     let vocab = plan::grouped(summary.vocab_size.into());
@@ -274,7 +274,7 @@ fn text(summary: &Summary) -> String {
             0 => String::new(),
             tokens => words::resumed(plan::grouped(tokens)),
         },
-        // GPT-2's tokens have but one.
+        // For GPT-2's tokens there is only one, which needs no line.
         match &summary.end_of_text {
             Some(EndOfTextToken { token, id, origin }) if *origin != EndOfTextOrigin::Gpt2 => {
                 words::end_of_text(token, id, words::end_of_text_origin(*origin))

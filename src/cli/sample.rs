@@ -6,21 +6,21 @@ use clap::ArgMatches;
 use fitgpt_plan::{config::Config, family::Family, model};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, begin};
+use super::{Failure, Outcome, OutputStyle, args, begin};
 use crate::{
-    checkpoint::{self, Architecture, NanoGptRun, Positions, Tensors, Weights},
+    checkpoint::{self, Architecture, NanoGptRun, PositionRows, Tensors, Weights},
     data::Dataset,
     os,
     run::{
         device::Runner,
-        sample::{Choice, Sampler, Window},
+        sample::{Choice, ContextWindow, Sampler},
         setup,
-        stop::Stop,
+        stop::StopFlag,
         train::Samples,
     },
     terminal,
     tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
-    words::{self, errors::Spoken as _, names, sample as text},
+    words::{self, errors::Translate as _, names, sample as text},
 };
 
 /// Far more than any model's context.
@@ -32,18 +32,18 @@ const MAX_TOKENS_OF_A_RUN: u32 = 400;
 /// What nanoGPT prints after every sample.
 const SEPARATOR: &str = "---------------";
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
     args::note_unknown(&written);
     let config = written.resolve()?;
-    let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+    let window = if matches.get_flag("exact") { ContextWindow::Exact } else { ContextWindow::Half };
+    let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = begin::weights_dir(&config)?;
-    let answer = generate(&config, &folder, window, reader, &stop)?;
-    match (answer, reader) {
-        (Answer::Stopped, _) => return Err(Failure::stopped()),
-        // Not on stdout, which has the samples alone.
-        (Answer::Yes, Reader::People) => terminal::err(&next_step(&config, &folder)),
+    let answer = generate(&config, &folder, window, style, &stop)?;
+    match (answer, style) {
+        (Outcome::Stopped, _) => return Err(Failure::stopped()),
+        // Not on stdout, which has only the samples.
+        (Outcome::Yes, OutputStyle::Text) => terminal::err(&next_step(&config, &folder)),
         _ => {}
     }
     Ok(answer)
@@ -60,7 +60,8 @@ fn next_step(config: &Config, folder: &Path) -> String {
     format!("{}  ({why})\n", names::next(command))
 }
 
-/// What a run samples while it trains; `None` if it does not. `folder` has the tokenizer's files.
+/// The samples that a run draws while it trains; `None` if it draws none. `folder` has the
+/// tokenizer's files.
 pub(super) fn in_training(
     config: &Config,
     folder: &Path,
@@ -75,23 +76,27 @@ pub(super) fn in_training(
     Ok(Some(Samples { tokenizer, prompt, choice: Choice::new(config), n_tokens }))
 }
 
-/// One sample of what was just trained, on the terminal.
-pub(super) fn after_training(config: &Config, out_dir: &Path, stop: &Stop) -> Result<(), Failure> {
+/// Prints one sample of the model that was just trained.
+pub(super) fn after_training(
+    config: &Config,
+    out_dir: &Path,
+    stop: &StopFlag,
+) -> Result<(), Failure> {
     let tokens = i64::from(config.max_new_tokens().min(MAX_TOKENS_OF_A_RUN));
     let one = [("num_samples", 1i64.into()), ("max_new_tokens", tokens.into())];
     let config = config.with("train", one)?;
     let folder = checkpoint::weights_dir(out_dir);
-    generate(&config, &folder, Window::Half, Reader::People, stop)?;
+    generate(&config, &folder, ContextWindow::Half, OutputStyle::Text, stop)?;
     Ok(())
 }
 
 fn generate(
     config: &Config,
     folder: &Path,
-    window: Window,
-    reader: Reader,
-    stop: &Stop,
-) -> Result<Answer, Failure> {
+    window: ContextWindow,
+    style: OutputStyle,
+    stop: &StopFlag,
+) -> Result<Outcome, Failure> {
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
     let dataset = weights.nanogpt().and_then(NanoGptRun::dataset);
@@ -101,29 +106,30 @@ fn generate(
     let config = with_shape(config, &weights, prompt.len())?;
 
     let runner = Runner::of(&config)?;
-    if let (Some((device, interface)), Reader::People) = (runner.gpu(), reader) {
+    if let (Some((device, interface)), OutputStyle::Text) = (runner.gpu(), style) {
         terminal::note(&words::train::running_on(device, interface));
     }
     let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &runner)? else {
         terminal::err(&format!("{}{}\n", names::error(), text::nothing_fits()));
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     };
     let model = planned.job.model;
     let mut texts: Vec<Vec<u32>> = Vec::new();
     let clock = Instant::now();
     let samples = u64::from(config.num_samples());
     let mut sampler = planned.sampler(window)?;
-    weights.read(&Tensors::weights_of(&model), Positions::Crop, &mut sampler)?;
+    weights.read(&Tensors::weights_of(&model), PositionRows::Crop, &mut sampler)?;
     while (texts.len() as u64) < samples {
         let first = texts.len() as u64;
         let wanted = (samples - first).min(batch) as usize;
-        let mut printer = SamplePrinter::new(&tokenizer, reader == Reader::People && samples == 1);
+        let mut printer =
+            SamplePrinter::new(&tokenizer, style == OutputStyle::Text && samples == 1);
         let made = continue_all(&mut sampler, &config, &prompt, first, stop, &mut printer)?;
         if made.is_empty() {
-            return Ok(Answer::Stopped);
+            return Ok(Outcome::Stopped);
         }
         for text in &made[..wanted] {
-            if reader == Reader::People {
+            if style == OutputStyle::Text {
                 printer.finish(text);
             }
         }
@@ -133,7 +139,7 @@ fn generate(
         terminal::note(&text::refilled(model.block, sampler.refills()));
     }
     let seconds = clock.elapsed().as_secs_f64();
-    if reader == Reader::Programs {
+    if style == OutputStyle::Json {
         let made = samples * u64::from(config.max_new_tokens());
         let samples: Vec<_> =
             texts.iter().map(|t| json!({ "text": tokenizer.decode(t), "tokens": t })).collect();
@@ -143,16 +149,16 @@ fn generate(
             "tokens_per_s": rate, "arena_bytes": arena, "refills": sampler.refills() });
         terminal::line(&answer.to_string());
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
-/// One batch of samples to its end; empty if it was stopped.
+/// Generates one batch of samples; empty if it was stopped.
 fn continue_all(
     sampler: &mut Sampler,
     config: &Config,
     prompt: &[u32],
     first_sample: u64,
-    stop: &Stop,
+    stop: &StopFlag,
     printer: &mut SamplePrinter<'_>,
 ) -> Result<Vec<Vec<u32>>, Failure> {
     let choice = Choice::new(config);
@@ -211,8 +217,8 @@ impl<'a> SamplePrinter<'a> {
     }
 }
 
-/// The config with the model of the weights. Rotary positions need no table, so that a cache for
-/// the tokens of this text is enough.
+/// The config with the model of the weights. Rotary positions have no table, so the KV cache needs
+/// only as many positions as this text has tokens.
 fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Config, Failure> {
     let there = &weights.architecture().model;
     let wanted = prompt.saturating_add(config.max_new_tokens() as usize);
@@ -223,13 +229,13 @@ fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Confi
     weights
         .description()
         .check_window(block)
-        .map_err(|error| Failure::new("checkpoint", error.spoken()))?;
+        .map_err(|error| Failure::new("checkpoint", error.translate()))?;
     let changes = [("block_size", block.into()), ("eval_block_size", 0_u32.into())];
     Ok(config.with("the checkpoint", weights.description().pairs().chain(changes))?)
 }
 
-/// How the checkpoint's tokens read: as it says itself, else as the `tokenizer.json` next to it,
-/// else as a dataset does, first the one that nanoGPT's `ckpt.pt` names.
+/// The tokenizer of a checkpoint: its own, else the `tokenizer.json` next to it, else that of a
+/// dataset, first the one that nanoGPT's `ckpt.pt` names.
 fn tokenizer(
     config: &Config,
     dataset: Option<&str>,
@@ -255,7 +261,7 @@ fn tokenizer(
     Ok(if is_gpt2 && is_long { Tokenizer::Gpt2 } else { Tokenizer::Ids })
 }
 
-/// The tokens to continue. Nothing at all begins like the start of a document.
+/// The tokens to continue. An empty prompt becomes the start of a document.
 fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>, Failure> {
     let start = match config.start().strip_prefix("FILE:") {
         Some(path) => {
@@ -266,7 +272,7 @@ fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>
         None => config.start().to_owned(),
     };
     let tokens = match tokenizer.encode(&start) {
-        // nanoGPT's default, which not every vocabulary of characters has.
+        // nanoGPT's default prompt, which not every character vocabulary has.
         Err(_) if start == "\n" => Vec::new(),
         other => other?,
     };

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use fitgpt_plan::config::{Config, Written};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, plan};
+use super::{Failure, Outcome, OutputStyle, args, plan};
 use crate::{
     run::{
         device::Runner,
@@ -16,8 +16,7 @@ use crate::{
     words::{self, bench, names, selftest as text_of},
 };
 
-/// The job whose ops are timed: nanoGPT's 124M on a card, a small model where kernels run on the
-/// CPU.
+/// The job whose ops are timed: nanoGPT's 124M on a card, a small model if kernels run on the CPU.
 const ON_A_CARD: [(&str, &str); 2] = [("batch_size", "4"), ("block_size", "1024")];
 const ON_A_CPU: [(&str, &str); 6] = [
     ("n_layer", "2"),
@@ -28,10 +27,10 @@ const ON_A_CPU: [(&str, &str); 6] = [
     ("vocab_size", "256"),
 ];
 
-/// Wrong tensors that are listed.
+/// The most wrong tensors that are listed.
 const LISTED: usize = 20;
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let asked = args::written(matches, None)?;
     let runner = Runner::of(&asked.clone().resolve()?)?;
     let mut written = Written::new();
@@ -49,8 +48,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if terminal::is_watched() {
         terminal::clear_progress();
     }
-    match reader {
-        Reader::Programs => {
+    match style {
+        OutputStyle::Json => {
             let (name, interface) = runner.gpu().unwrap_or(("CPU", "host"));
             let answer = json!({
                 "version": env!("CARGO_PKG_VERSION"),
@@ -60,9 +59,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             });
             terminal::line(&answer.to_string());
         }
-        Reader::People => terminal::out(&text(&runner, &config, &test)),
+        OutputStyle::Text => terminal::out(&text(&runner, &config, &test)),
     }
-    Ok(if test.is_passed() { Answer::Yes } else { Answer::No })
+    Ok(if test.is_passed() { Outcome::Yes } else { Outcome::No })
 }
 
 /// The report.
@@ -118,7 +117,7 @@ fn text(runner: &Runner, config: &Config, test: &SelfTest) -> String {
     text
 }
 
-/// The device to use if this one fails.
+/// The device to use instead of one that failed.
 fn instead(runner: &Runner) -> &'static str {
     match runner.gpu() {
         Some((_, "CUDA")) => "vulkan",

@@ -1,4 +1,4 @@
-//! What ranks decide together before the first step: whether one of them failed, the config, the
+//! What the ranks agree on before the first step: whether one of them failed, the config, the
 //! memory of the smallest machine, the instruction set.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use fitgpt_plan::{
 use super::Failure;
 use crate::{
     os,
-    ranks::{Common, ROOT, Ranks},
+    ranks::{ROOT, Ranks, SharedInput},
     run::{
         device::{Runner, device_in_turn},
         setup,
@@ -22,8 +22,8 @@ use crate::{
     words::{errors, ranks as words},
 };
 
-/// Waits until all ranks have come this far. If one of them failed, all of them do, and the first
-/// of those that failed reports why.
+/// Waits until all ranks have reached this point. If any of them failed, all return an error, and
+/// the first one that failed reports it.
 pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T, Failure> {
     let failed = ranks.gather_numbers(u64::from(result.is_err()));
     match failed.iter().position(|is_failed| *is_failed == 1) {
@@ -35,12 +35,13 @@ pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T
     }
 }
 
-/// Whether the answer is yes on every rank; else the first rank that says no.
+/// `None` if the answer is yes on every rank; else the first rank whose answer is no.
 pub(super) fn first_no(ranks: &Ranks, is_yes: bool) -> Option<usize> {
     ranks.gather_numbers(u64::from(is_yes)).iter().position(|yes| *yes == 0)
 }
 
-/// Whether the answer is yes on every rank; else a rank that says no, `preferred` if it does.
+/// `None` if the answer is yes on every rank; else a rank whose answer is no, `preferred` if it is
+/// one of them.
 pub(super) fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<usize> {
     let all = ranks.gather_numbers(u64::from(is_yes));
     let first = all.iter().position(|yes| *yes == 0)?;
@@ -50,7 +51,7 @@ pub(super) fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<us
 /// Checks that all ranks were started with the same program and config.
 pub(super) fn check_same(ranks: &Ranks, written: &Written) -> Result<(), Failure> {
     ranks.check_same_program()?;
-    Ok(ranks.check_same(Common::Config, pairs(&written.resolve()?).as_bytes())?)
+    Ok(ranks.check_same(SharedInput::Config, pairs(&written.resolve()?).as_bytes())?)
 }
 
 fn pairs(config: &Config) -> String {
@@ -58,7 +59,7 @@ fn pairs(config: &Config) -> String {
     serde_json::to_string(&pairs).expect("a config is plain data")
 }
 
-/// The root's config, on every rank: a resumed one is in the root's folder.
+/// The root's config, on every rank: the config of a resumed run is only in the root's folder.
 pub(super) fn config_of_root(ranks: &Ranks, config: &Config) -> Result<Config, Failure> {
     if ranks.count() == 1 {
         return Ok(config.clone());
@@ -69,7 +70,7 @@ pub(super) fn config_of_root(ranks: &Ranks, config: &Config) -> Result<Config, F
     Ok(Written::from_pairs("rank 0", pairs)?.resolve()?)
 }
 
-/// The config with its number of lanes, if they can be dealt out to the ranks.
+/// The config with its number of lanes, if they can be divided evenly among the ranks.
 pub(super) fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
     let accumulation = config.gradient_accumulation_steps();
     let lanes = config.lanes();
@@ -96,8 +97,8 @@ pub(super) fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure>
     Ok(config.clone())
 }
 
-/// What this rank runs on: its part of the machine's cores, or its own GPU, and the instruction
-/// set that all ranks have.
+/// The device of this rank: its share of the machine's cores, with the best instruction set that
+/// all ranks have, or a GPU.
 pub(super) fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
     if ranks.count() == 1 {
         return Ok(Runner::of(config)?);
@@ -123,8 +124,8 @@ pub(super) fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> 
     })
 }
 
-/// How many ranks, this one included, may run on this one's cores. Launchers give each rank
-/// separate cores, or let all of them run anywhere.
+/// How many ranks, including this one, may run on this rank's cores. Launchers either give each
+/// rank separate cores or let all of them run anywhere.
 fn sharers_of_cores(ranks: &Ranks) -> usize {
     let own = os::allowed_cores();
     let all = ranks.gather_texts(&own);
@@ -132,8 +133,8 @@ fn sharers_of_cores(ranks: &Ranks) -> usize {
     all.into_iter().enumerate().filter(is_sharer).count()
 }
 
-/// The memory that a rank may use: of its share of this machine and that of every other rank, the
-/// least. Also returns which rank has the least.
+/// The memory that every rank may use: the least share that any rank has of its machine. Also
+/// returns which rank has the least.
 pub(super) fn memory(
     ranks: &Ranks,
     runner: &Runner,
@@ -147,7 +148,7 @@ pub(super) fn memory(
         let shared = os::host_memory().usable().get() / ranks.count_on_host() as u64;
         device.usable_bytes = device.usable_bytes.min(Bytes::new(shared));
     }
-    // More ranks than devices take turns; of a written budget each has all.
+    // Several ranks may share a device. A budget in the config is per rank.
     let own = device_in_turn(config.device(), ranks.index_on_host()).to_string();
     let all = ranks.gather_texts(&own);
     let is_sharer = |rank: &usize| ranks.is_on_this_host(*rank) && all[*rank] == own;

@@ -1,4 +1,4 @@
-//! `fitgpt train`: plans, prints the plan, and trains in it.
+//! `fitgpt train`: plans, prints the plan, and trains within it.
 
 use std::{
     fs::{self, OpenOptions},
@@ -19,9 +19,9 @@ use fitgpt_plan::{
 use serde_json::json;
 
 use super::{
-    Answer, Failure, Reader, args,
-    begin::{self, Beginning, Start, StepSplit},
-    fit_options::{self, Adapted},
+    Failure, Outcome, OutputStyle, args,
+    begin::{self, Start, StartingPoint, StepSplit},
+    fit_options::{self, AdaptedConfig},
     named, plan,
     plan_target::PlanTarget,
     sample,
@@ -30,25 +30,25 @@ use super::{
 use crate::{
     attempt::Attempt,
     budget::{HOST_OVERHEAD, less_a_margin},
-    checkpoint::{self, Architecture, Lock, Positions, Tensors},
+    checkpoint::{self, Architecture, Lock, PositionRows, Tensors},
     data::Dataset,
     os,
     picture::{curve, curve_svg},
-    ranks::{self, Common, Ranks},
+    ranks::{self, Ranks, SharedInput},
     run::{
         device::{Runner, unused_card},
         events::{self, Event, EventLog},
         progress::RunProgress,
         scaler::Scaler,
-        setup::{self, Setup},
-        stop::Stop,
-        train::{Ended, History, Run, new_run_id},
+        setup::{self, RunSetup},
+        stop::StopFlag,
+        train::{LossHistory, Run, RunEnd, new_run_id},
         trainer::Trainer,
     },
     serve, terminal,
     tokenizer::huggingface,
     words::{
-        errors::{Spoken as _, io},
+        errors::{Translate as _, io},
         names, ranks as ranks_words, serve as serve_words, train as words,
     },
 };
@@ -56,13 +56,10 @@ use crate::{
 /// The command without its keys.
 pub(super) fn command() -> Command {
     Command::new("train")
-        .about("Plans, prints the plan, and trains in it")
-        .arg(
-            Arg::new("fit")
-                .long("fit")
-                .action(ArgAction::SetTrue)
-                .help("If it does not fit, change what does not affect the training, and list it"),
-        )
+        .about("Plans, prints the plan, and trains within it")
+        .arg(Arg::new("fit").long("fit").action(ArgAction::SetTrue).help(
+            "If it does not fit, change settings that do not affect the training, and list them",
+        ))
         .arg(
             Arg::new("overwrite")
                 .long("overwrite")
@@ -79,7 +76,7 @@ pub(super) fn command() -> Command {
             Arg::new("svg")
                 .long("svg")
                 .value_name("FILE")
-                .help("Write the loss curve as a picture at the end"),
+                .help("Write the loss curve as an SVG picture at the end"),
         )
         .arg(named::weights_flag())
         .after_help(
@@ -91,24 +88,24 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let ranks = Rc::new(Ranks::start()?);
-    let trained = train(matches, reader, &ranks);
+    let trained = train(matches, style, &ranks);
     if let Err(failure) = &trained
         && ranks.count() > 1
         && failure.is_alone()
     {
-        super::fail(failure, reader);
+        super::fail(failure, style);
         ranks.abort();
     }
     ranks.leave();
     trained
 }
 
-/// Trains, as one of `ranks`. Until the first step all ranks do the same, except that only the
-/// root reads and writes the run's folder; after that the others follow the root.
-fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().and_then(|stop| {
+/// Trains as one of `ranks`. Until the first step all ranks do the same, except that only the root
+/// reads and writes the run's folder; after that, the others follow the root's commands.
+fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<Outcome, Failure> {
+    let stop = StopFlag::on_signals().and_then(|stop| {
         #[cfg(unix)]
         if ranks.are_of_open_mpi() {
             stop.also_on_continue()?;
@@ -117,12 +114,13 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     });
     let stop = stop.map_err(|error| Failure::signals(&error));
     let stop = together(ranks, stop)?;
-    // A closed pipe or a full disk behind stdout must not end a run.
+    // A closed pipe or a full disk on stdout must not end a run.
     terminal::continue_without_stdout();
     let written = together(ranks, args::written(matches, Some(args::DEFAULT_PRESET)))?;
     together(ranks, together::check_same(ranks, &written))?;
     let wants_fit = matches.get_flag("fit");
-    let existing = if matches.get_flag("overwrite") { Existing::Remove } else { Existing::Refuse };
+    let existing =
+        if matches.get_flag("overwrite") { ExistingRun::Remove } else { ExistingRun::Refuse };
     let mut beginning = together(ranks, beginning(matches, &written, existing, ranks))?;
     beginning.config = together::config_of_root(ranks, &beginning.config)?;
     let folder = setup::out_dir(&beginning.config);
@@ -135,7 +133,7 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     let runner = together(ranks, together::runner(ranks, &beginning.config))?;
     let memory = together::memory(ranks, &runner, &beginning.config);
     let (memory, least) = together(ranks, memory)?;
-    let here = PlanHere { vocab, runner: runner.clone(), memory, share: ranks.share() };
+    let here = LocalPlanner { vocab, runner: runner.clone(), memory, share: ranks.share() };
     let mut planned = together(ranks, here.plan(&beginning.config))?;
 
     if let Some((device, interface)) = runner.gpu() {
@@ -157,10 +155,10 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         beginning.config = together::config_of_root(ranks, &beginning.config)?;
         planned = together(ranks, here.plan(&beginning.config))?;
     }
-    let Beginning { config: as_written, start } = beginning;
+    let StartingPoint { config: as_written, start } = beginning;
     let precision = runner.precision(&as_written);
     let config = with_choices(&as_written, &planned, vocab, precision)?;
-    if reader == Reader::People {
+    if style == OutputStyle::Text {
         terminal::out(&introduction(&config, &planned.job.model));
         if ranks.count() > 1 {
             let hosts = ranks_words::hosts(ranks.n_hosts());
@@ -169,30 +167,31 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         }
         terminal::out(&begin::introduction(&start, &config));
         if wants_fit && planned.report.fits {
-            let text = adapted.as_ref().map_or_else(|| words::fits_already() + "\n", Adapted::text);
+            let text =
+                adapted.as_ref().map_or_else(|| words::fits_already() + "\n", AdaptedConfig::text);
             terminal::out(&text);
         }
         terminal::out(&plan::text(&planned.report));
     }
-    // The machine with the least memory decides for all, and its name is in the message.
+    // The machine with the least memory decides for all, and the message names it.
     if let Some(too_small) = any_no(ranks, planned.report.fits, least) {
         let is_resumed = matches!(start, Start::Resume(..));
         if too_small == ranks.rank() {
-            refuse(&as_written, &here, &planned, reader)?;
+            refuse(&as_written, &here, &planned, style)?;
         }
-        if wants_fit && is_resumed && reader == Reader::People {
+        if wants_fit && is_resumed && style == OutputStyle::Text {
             terminal::err(&format!("{}{}\n", names::note(), words::resume_keeps_rounding()));
         }
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     let needed = planned.report.arena_bytes;
     let message = not_free(&planned, &runner, ranks.count_on_host() as u64);
     let is_free = message.is_none();
     if let Some(message) = message {
-        no(message, reader);
+        no(message, style);
     }
     if first_no(ranks, is_free).is_some() {
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     let svg = matches.get_one::<String>("svg").map(Path::new).filter(|_| ranks.is_root());
     let lock = if ranks.is_root() {
@@ -208,26 +207,26 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         Precision::Float32 | Precision::Bfloat16 => Scaler::NONE,
     };
     let made = planned.backend();
-    // If two runs start at the same time, one must give way before the system kills either.
+    // If two runs start at the same time, one must give up before the system kills either.
     let is_taken = matches!(&made, Err(BackendError::Refused(ArenaRefused::Taken { .. })));
     if let (Err(error), true) = (&made, is_taken) {
-        no(error.spoken(), reader);
+        no(error.translate(), style);
     }
     if first_no(ranks, !is_taken).is_some() {
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     let backend = made.map_err(|error| without_arena(error, &as_written, &here));
     let backend = together(ranks, backend)?;
-    // The arena is touched now, and the rest of the run needs the overhead.
+    // The arena has been touched; what is left must be enough for the overhead.
     let (left, _) = os::host_memory().least();
     let [least_left, _] = planned.report.overhead.range();
     let is_left = !runner.is_host() || left >= least_left;
     if !is_left {
         let taken = ArenaRefused::Taken { asked: needed, left };
-        no(BackendError::Refused(taken).spoken(), reader);
+        no(BackendError::Refused(taken).translate(), style);
     }
     if first_no(ranks, is_left).is_some() {
-        return Ok(Answer::No);
+        return Ok(Outcome::No);
     }
     let architecture = start.architecture(&config, vocab, &data);
     if ranks.is_root() {
@@ -240,7 +239,7 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     let mut trainer = together(ranks, trainer.map_err(Failure::from))?;
     if !ranks.is_root() {
         trainer.follow(&stop)?;
-        return Ok(Answer::Yes);
+        return Ok(Outcome::Yes);
     }
     let log = folder.join("events.jsonl");
     let loaded = load(start, &mut trainer, &folder, &log).and_then(|mut loaded| {
@@ -253,11 +252,11 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         trainer.end();
         failure.agreed()
     });
-    let Loaded { events, saved, run_id } = loaded?;
+    let StartedRun { events, saved, run_id } = loaded?;
     trainer.share_weights()?;
 
     let progress =
-        RunProgress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
+        RunProgress::new(&config, &planned.job.model, planned.report.arena_bytes, style.into());
     progress.warn_if_long(trainer.position.step, setup::threads(&config));
     let (folder_of_run, stop_run) = (folder.clone(), &stop);
     let mut run = Run {
@@ -270,7 +269,7 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         saved,
         run_id: run_id.clone(),
         samples,
-        evaluated: History::of_log(&log)?.evaluations.pop(),
+        evaluated: LossHistory::of_log(&log)?.evaluations.pop(),
     };
     let mut report = serde_json::to_value(&planned.report).expect("a report is plain data");
     if let Some(adapted) = &adapted {
@@ -288,40 +287,40 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     }
     let trained = trained.map_err(|failure| if is_midway { failure } else { failure.agreed() });
 
-    // The arena goes before sampling plans its own.
+    // Free the arena before sampling allocates its own.
     drop(run);
-    // Also of a run that failed: its curve helps most.
+    // Also for a run that failed: that is when the curve helps most.
     if let Some(path) = svg {
-        draw(path, &log, reader)?;
+        draw(path, &log, style)?;
     }
     let (ended, history) = trained?;
     drop(lock);
-    match reader {
-        Reader::People => farewell(&config, &folder, ended, &history, &stop)?,
-        Reader::Programs => {
+    match style {
+        OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop)?,
+        OutputStyle::Json => {
             let summary = summary(&config, ended, &history, adapted.as_ref());
             terminal::line(&summary.to_string());
         }
     }
     match ended {
-        Ended::Done => Ok(Answer::Yes),
-        Ended::Stopped => Ok(Answer::Stopped),
-        Ended::Abandoned => Err(Failure::new("stopped", words::stopped_unsaved())),
+        RunEnd::Done => Ok(Outcome::Yes),
+        RunEnd::Stopped => Ok(Outcome::Stopped),
+        RunEnd::Abandoned => Err(Failure::new("stopped", words::stopped_unsaved())),
     }
 }
 
-/// Says that the run cannot start now.
-fn no(message: String, reader: Reader) {
+/// Prints why the run cannot start now.
+fn no(message: String, style: OutputStyle) {
     let failure = Failure::new("memory", message);
-    match reader {
-        Reader::People => terminal::err(&failure.to_text()),
-        Reader::Programs => terminal::line(&failure.to_json().to_string()),
+    match style {
+        OutputStyle::Text => terminal::err(&failure.to_text()),
+        OutputStyle::Json => terminal::line(&failure.to_json().to_string()),
     }
 }
 
-/// Why this machine's memory is too small now for a plan that is within its budget, with as many
-/// ranks on it.
-fn not_free(planned: &Setup, runner: &Runner, ranks_here: u64) -> Option<String> {
+/// Why this machine has too little free memory now for a plan that is within its budget, with this
+/// many ranks on it.
+fn not_free(planned: &RunSetup, runner: &Runner, ranks_here: u64) -> Option<String> {
     let (free, limit) = os::host_memory().least();
     let (needed, message): (_, fn(_, _, _) -> _) = if runner.is_host() {
         (planned.report.arena_bytes, words::not_free_now)
@@ -335,19 +334,19 @@ fn not_free(planned: &Setup, runner: &Runner, ranks_here: u64) -> Option<String>
     (needed > free).then(|| message(needed, free, words::limit(limit)))
 }
 
-/// The config with what it begins from. Only the root opens checkpoints and published weights:
-/// the others get its config and weights.
+/// The config and what it starts from. Only the root opens checkpoints and pretrained weights; the
+/// others get its config and weights.
 fn beginning(
     matches: &ArgMatches,
     written: &Written,
-    existing: Existing,
+    existing: ExistingRun,
     ranks: &Ranks,
-) -> Result<Beginning, Failure> {
+) -> Result<StartingPoint, Failure> {
     let split = if matches.get_flag("fit") { StepSplit::AsBefore } else { StepSplit::AsWritten };
     let mut beginning = if ranks.is_root() {
-        Beginning::of(matches, written, split)?
+        StartingPoint::of(matches, written, split)?
     } else {
-        Beginning { config: written.resolve()?, start: Start::Scratch }
+        StartingPoint { config: written.resolve()?, start: Start::Scratch }
     };
     if ranks.is_root() {
         check_new(&beginning.start, &setup::out_dir(&beginning.config), existing)?;
@@ -361,15 +360,15 @@ fn check_same_data(ranks: &Ranks, data: &Dataset) -> Result<(), Failure> {
         return Ok(());
     }
     let fingerprint = serde_json::to_string(&data.fingerprint()?).expect("it is plain data");
-    Ok(ranks.check_same(Common::Data, fingerprint.as_bytes())?)
+    Ok(ranks.check_same(SharedInput::Data, fingerprint.as_bytes())?)
 }
 
-/// Takes the run's folder, and checks everything that can be checked before hours are spent.
+/// Locks the run's folder, and checks everything that can be checked before hours are spent.
 fn prepare_folder(
     folder: &Path,
     svg: Option<&Path>,
     start: &Start,
-    existing: Existing,
+    existing: ExistingRun,
     job: &Job,
     config: &Config,
 ) -> Result<Lock, Failure> {
@@ -384,7 +383,7 @@ fn prepare_folder(
     Ok(lock)
 }
 
-/// Puts the files of the run's tokenizer next to its checkpoints.
+/// Writes the files of the run's tokenizer next to its checkpoints.
 fn write_tokenizer(
     start: &Start,
     architecture: &Architecture,
@@ -401,21 +400,21 @@ fn write_tokenizer(
     Ok(())
 }
 
-/// What plans of this rank on this machine have in common.
-struct PlanHere {
+/// The inputs that all plans of this rank on this machine share.
+struct LocalPlanner {
     vocab: u32,
     runner: Runner,
     memory: DeviceMemory,
     share: Share,
 }
 
-impl PlanHere {
+impl LocalPlanner {
     /// Plans training within the budget.
-    fn plan(&self, config: &Config) -> Result<Setup, Failure> {
+    fn plan(&self, config: &Config) -> Result<RunSetup, Failure> {
         let Self { vocab, runner, memory, share } = self;
         let (precision, overhead) = (runner.precision(config), runner.overhead());
         let memory = memory.clone();
-        Ok(Setup::of_share(config, *vocab, precision, runner, memory, overhead, *share)?)
+        Ok(RunSetup::of_share(config, *vocab, precision, runner, memory, overhead, *share)?)
     }
 
     /// This machine as the target of other plans.
@@ -426,8 +425,9 @@ impl PlanHere {
     }
 }
 
-/// Why there is no arena; if the device has less memory than the plan, with what fits it.
-fn without_arena(error: BackendError, config: &Config, here: &PlanHere) -> Failure {
+/// The failure if the arena was refused. If the device has less memory than the plan, it includes
+/// options that fit.
+fn without_arena(error: BackendError, config: &Config, here: &LocalPlanner) -> Failure {
     let free = match &error {
         BackendError::Memory(refused) => refused.free,
         _ => None,
@@ -439,14 +439,13 @@ fn without_arena(error: BackendError, config: &Config, here: &PlanHere) -> Failu
     fit_options::advice(&found, place.engine).into_iter().fold(failure, Failure::hint)
 }
 
-/// What `--fit` changes; `None` if it fits already, and if nothing that may be changed makes it
-/// fit.
+/// What `--fit` changes; `None` if the config fits already, or if no allowed change makes it fit.
 fn adapt(
-    beginning: &Beginning,
-    here: &PlanHere,
-    planned: &Setup,
-) -> Result<Option<Adapted>, Failure> {
-    let PlanHere { vocab, runner, .. } = here;
+    beginning: &StartingPoint,
+    here: &LocalPlanner,
+    planned: &RunSetup,
+) -> Result<Option<AdaptedConfig>, Failure> {
+    let LocalPlanner { vocab, runner, .. } = here;
     let memory = os::host_memory();
     let (really_free, _) = memory.least();
     let report = &planned.report;
@@ -456,7 +455,7 @@ fn adapt(
     let config = &beginning.config;
     let mut place = here.target(config)?;
     if runner.is_host() {
-        // The budget may be more than the memory there is.
+        // The budget may exceed the memory of this machine.
         place.device.usable_bytes = place.device.usable_bytes.min(memory.usable());
     }
     if beginning.is_resumed() {
@@ -466,45 +465,51 @@ fn adapt(
     }
 }
 
-/// What to do with a run that is in the folder already.
+/// What to do with a run that is already in the folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Existing {
+enum ExistingRun {
     Refuse,
     Remove,
 }
 
-/// Refuses to begin a new run in a folder that holds a checkpoint, unless it may be removed.
-fn check_new(start: &Start, folder: &Path, existing: Existing) -> Result<(), Failure> {
+/// Refuses to start a new run in a folder that has a checkpoint, unless it may be removed.
+fn check_new(start: &Start, folder: &Path, existing: ExistingRun) -> Result<(), Failure> {
     if matches!(start, Start::Resume(..)) {
         return Ok(());
     }
     let has_checkpoint = checkpoint::exists(folder) || checkpoint::nanogpt_file(folder).is_some();
-    if existing == Existing::Refuse && has_checkpoint {
+    if existing == ExistingRun::Refuse && has_checkpoint {
         let failure = Failure::new("checkpoint", words::holds_a_checkpoint(folder.display()));
         return Err(failure.hint(words::resume_or_move(folder.display())));
     }
     Ok(checkpoint::check_replaceable(folder)?)
 }
 
-/// A run that is about to begin or to continue.
-struct Loaded {
+/// The log and the identity of a run that is about to start or to continue.
+struct StartedRun {
     events: EventLog,
     /// The step of the checkpoint in the folder.
     saved: Option<u64>,
     run_id: String,
 }
 
-/// Puts the first weights in place, and begins the log or continues it.
-fn load(start: Start, trainer: &mut Trainer, folder: &Path, log: &Path) -> Result<Loaded, Failure> {
+/// Loads the first weights, and starts or continues the log.
+fn load(
+    start: Start,
+    trainer: &mut Trainer,
+    folder: &Path,
+    log: &Path,
+) -> Result<StartedRun, Failure> {
     match start {
         Start::Resume(mut checkpoint, document) => {
             let log_id = events::run_id(log)?;
             if let (Some(in_log), Some(saved)) = (&log_id, checkpoint.run_id())
                 && in_log != saved
             {
-                let message = words::strangers(log.display(), in_log, folder.display(), saved);
+                let message =
+                    words::log_of_another_run(log.display(), in_log, folder.display(), saved);
                 return Err(Failure::new("checkpoint", message)
-                    .hint(words::part_strangers(log.display(), folder.display())));
+                    .hint(words::move_the_log(log.display(), folder.display())));
             }
             let run_id = checkpoint.run_id().map(str::to_owned).or(log_id);
             let tensors = trainer.tensors().clone();
@@ -519,7 +524,7 @@ fn load(start: Start, trainer: &mut Trainer, folder: &Path, log: &Path) -> Resul
                 trainer.position.scaler = new_scaler;
             }
             let step = trainer.position.step;
-            return Ok(Loaded {
+            return Ok(StartedRun {
                 events: EventLog::resume(log, step)?.0,
                 saved: (!is_nanogpt).then_some(step),
                 run_id: run_id.unwrap_or_else(new_run_id),
@@ -527,18 +532,18 @@ fn load(start: Start, trainer: &mut Trainer, folder: &Path, log: &Path) -> Resul
         }
         Start::Pretrained(mut weights, _) => {
             let tensors = trainer.tensors().clone();
-            weights.read(&tensors, Positions::Crop, trainer)?;
+            weights.read(&tensors, PositionRows::Crop, trainer)?;
         }
         Start::Scratch => trainer.initialise()?,
     }
     checkpoint::remove(folder)?;
-    Ok(Loaded { events: EventLog::create(log)?, saved: None, run_id: new_run_id() })
+    Ok(StartedRun { events: EventLog::create(log)?, saved: None, run_id: new_run_id() })
 }
 
-/// The config with every choice that affects rounding written out, as checkpoints keep it.
+/// The config with every choice that affects rounding made explicit, as checkpoints store it.
 fn with_choices(
     config: &Config,
-    planned: &Setup,
+    planned: &RunSetup,
     vocab: u32,
     precision: Precision,
 ) -> Result<Config, Failure> {
@@ -552,7 +557,7 @@ fn with_choices(
     Ok(config.with("plan", changes)?)
 }
 
-/// The vocabulary that the model gets: the config's, else the data's.
+/// The size of the model's vocabulary: the config's, else the data's.
 fn vocab(config: &Config, data: &Dataset) -> Result<u32, Failure> {
     match (config.vocab_size(), data.vocab_size()) {
         (0, data) => Ok(data),
@@ -608,18 +613,18 @@ fn introduction(config: &Config, model: &Model) -> String {
 /// Explains why it does not fit, before anything is allocated, and what would make it fit.
 fn refuse(
     config: &Config,
-    here: &PlanHere,
-    planned: &Setup,
-    reader: Reader,
+    here: &LocalPlanner,
+    planned: &RunSetup,
+    style: OutputStyle,
 ) -> Result<(), Failure> {
-    match reader {
-        Reader::People => {
+    match style {
+        OutputStyle::Text => {
             terminal::err(&format!("{}{}", ranks::label(), plan::refusal(&planned.report)));
             let place = here.target(config)?;
             let found = fit_options::all(config, here.vocab, &place);
             terminal::err(&fit_options::hints(&found, place.engine));
         }
-        Reader::Programs => {
+        OutputStyle::Json => {
             let report = serde_json::to_string_pretty(&planned.report);
             terminal::line(&report.expect("a report is plain data"));
         }
@@ -627,7 +632,7 @@ fn refuse(
     Ok(())
 }
 
-/// Finds out before the run, not after it, that a file cannot be written.
+/// Checks before the run, not after it, that a file can be written.
 fn check_writable(path: &Path) -> Result<(), Failure> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map(|_| ()).map_err(|error| cannot_write(path, &error))
@@ -637,9 +642,9 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new("file", io::failed(Attempt::Write, path, error))
 }
 
-/// Draws what the log holds; of a resumed run all of it.
-fn draw(path: &Path, log: &Path, reader: Reader) -> Result<(), Failure> {
-    let history = History::of_log(log)?;
+/// Draws the losses in the log, which has all steps of a resumed run.
+fn draw(path: &Path, log: &Path, style: OutputStyle) -> Result<(), Failure> {
+    let history = LossHistory::of_log(log)?;
     let evaluations = |of: fn(&crate::run::trainer::Evaluated) -> f64| {
         history.evaluations.iter().map(|(step, e)| (*step, of(e))).collect()
     };
@@ -653,29 +658,29 @@ fn draw(path: &Path, log: &Path, reader: Reader) -> Result<(), Failure> {
         ],
     });
     fs::write(path, picture).map_err(|error| cannot_write(path, &error))?;
-    if reader == Reader::People {
+    if style == OutputStyle::Text {
         terminal::line(&words::curve_written(path.display()));
     }
     Ok(())
 }
 
-/// The curve, and a sample of what was learned.
-fn farewell(
+/// Prints the loss curve, a sample and the next command.
+fn print_end(
     config: &Config,
     folder: &Path,
-    ended: Ended,
-    history: &History,
-    stop: &Stop,
+    ended: RunEnd,
+    history: &LossHistory,
+    stop: &StopFlag,
 ) -> Result<(), Failure> {
     if let Some(picture) = curve::draw(&history.steps) {
         let title = words::loss_of_steps(history.steps.len());
         terminal::out(&format!("\n{title}\n{picture}"));
     }
-    if ended == Ended::Stopped {
+    if ended == RunEnd::Stopped {
         terminal::line(&words::stopped(folder.display()));
         return Ok(());
     }
-    if ended == Ended::Abandoned || config.eval_only() || history.steps.is_empty() {
+    if ended == RunEnd::Abandoned || config.eval_only() || history.steps.is_empty() {
         return Ok(());
     }
     terminal::line(&words::a_sample());
@@ -687,21 +692,21 @@ fn farewell(
 /// What `--json` prints at the end.
 fn summary(
     config: &Config,
-    ended: Ended,
-    history: &History,
-    adapted: Option<&Adapted>,
+    ended: RunEnd,
+    history: &LossHistory,
+    adapted: Option<&AdaptedConfig>,
 ) -> serde_json::Value {
     let last = history.evaluations.last();
     json!({
         "out_dir": config.out_dir(),
         "ended": match ended {
-            Ended::Done => "done",
-            Ended::Stopped | Ended::Abandoned => "interrupted",
+            RunEnd::Done => "done",
+            RunEnd::Stopped | RunEnd::Abandoned => "interrupted",
         },
         "steps": history.steps.len(),
         "loss": history.steps.last().map(|(_, loss)| loss),
         "train_loss": last.map(|(_, e)| e.train.mean),
         "val_loss": last.map(|(_, e)| e.val.mean),
-        "fit": adapted.map(Adapted::to_json),
+        "fit": adapted.map(AdaptedConfig::to_json),
     })
 }

@@ -14,33 +14,33 @@ use fitgpt_plan::{torch::Rules, units::Bytes};
 use serde_json::json;
 
 use super::{
-    Answer, Failure, Reader, args,
+    Failure, Outcome, OutputStyle, args,
     devices::holders,
     plan,
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
-    cards::Driver,
+    cards::NvidiaDriver,
     os,
     picture::meter::{Meter, history},
-    run::stop::Stop,
+    run::stop::StopFlag,
     terminal,
-    watch::{Memory, Planned, Sample, Watch, WatchSummary, held_by},
+    watch::{MemorySample, MemoryWatch, WatchSummary, WatchedMemory, WatchedPlan, held_by},
     words::{devices as words, names},
 };
 
 /// How often Ctrl-C is checked.
-const PATIENCE: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
+    let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
     let pid = matches.get_one::<u32>("watch").copied();
     let every = matches.get_one("every").copied().unwrap_or(Duration::from_secs(1));
     let until = matches.get_one::<Duration>("for").map(|time| Instant::now() + *time);
-    let driver = Driver::open().ok();
-    let mut watch = Watch::new(pid, planned(matches, pid)?, driver);
+    let driver = NvidiaDriver::open().ok();
+    let mut watch = MemoryWatch::new(pid, planned(matches, pid)?, driver);
 
-    let mut screen = Screen::new(reader);
+    let mut screen = Screen::new(style);
     let mut next = Instant::now();
     loop {
         match (watch.sample(), pid) {
@@ -53,27 +53,28 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         next += every;
         let end = until.map_or(next, |until| until.min(next));
         while Instant::now() < end && !stop.is_asked_for() {
-            thread::sleep(PATIENCE.min(end.saturating_duration_since(Instant::now())));
+            thread::sleep(CHECK_INTERVAL.min(end.saturating_duration_since(Instant::now())));
         }
         if stop.is_asked_for() || until.is_some_and(|until| Instant::now() >= until) {
             break;
         }
     }
     let summary = watch.summary();
-    match reader {
-        Reader::Programs => terminal::line(&json!({ "summary": summary }).to_string()),
-        Reader::People => terminal::out(&text(&summary)),
+    match style {
+        OutputStyle::Json => terminal::line(&json!({ "summary": summary }).to_string()),
+        OutputStyle::Text => terminal::out(&text(&summary)),
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
 /// The plan of the config on the command line, if there is one.
-fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<Planned>, Failure> {
+fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<WatchedPlan>, Failure> {
     if !matches.contains_id("CONFIG") && args::keys(matches).is_empty() {
         return Ok(None);
     }
     let config = args::written(matches, None)?.resolve()?;
-    // A Python process is not ours: compare it with PyTorch's plan unless an engine was named.
+    // A Python process does not run FitGPT: compare it with PyTorch's plan unless an engine was
+    // given.
     let is_named = matches.value_source("engine") == Some(ValueSource::CommandLine);
     let name = pid.and_then(os::process_name);
     let is_python = name.is_some_and(|name| name.to_ascii_lowercase().starts_with("python"));
@@ -87,11 +88,11 @@ fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<Planned>, Fa
         EngineChoice::Torch => target.rules == Rules::Cuda,
         EngineChoice::Fitgpt => target.is_card || target.runner.gpu().is_some(),
     };
-    let memory = if is_for_cards { Memory::Card } else { Memory::Host };
-    Ok(Some(Planned::of_report(&report, memory)))
+    let memory = if is_for_cards { WatchedMemory::Card } else { WatchedMemory::Host };
+    Ok(Some(WatchedPlan::of_report(&report, memory)))
 }
 
-/// Prints samples to what reads them.
+/// Prints samples to a terminal, a pipe or a program.
 struct Screen {
     medium: Medium,
     samples: u64,
@@ -115,16 +116,16 @@ struct MeterRow {
 }
 
 impl Screen {
-    fn new(reader: Reader) -> Self {
-        let medium = match reader {
-            Reader::Programs => Medium::Program,
-            Reader::People if terminal::is_shown() => Medium::Terminal,
-            Reader::People => Medium::Pipe,
+    fn new(style: OutputStyle) -> Self {
+        let medium = match style {
+            OutputStyle::Json => Medium::Program,
+            OutputStyle::Text if terminal::is_shown() => Medium::Terminal,
+            OutputStyle::Text => Medium::Pipe,
         };
         Self { medium, samples: 0, drawn: 0, past: Vec::new() }
     }
 
-    fn show(&mut self, watch: &Watch, sample: &Sample) {
+    fn show(&mut self, watch: &MemoryWatch, sample: &MemorySample) {
         self.samples += 1;
         match self.medium {
             Medium::Program => {
@@ -145,7 +146,7 @@ impl Screen {
         }
     }
 
-    fn picture(&mut self, watch: &Watch, sample: &Sample) -> String {
+    fn picture(&mut self, watch: &MemoryWatch, sample: &MemorySample) -> String {
         let mut text = format!("{}\n", words::seconds(format!("{:.1}", sample.seconds)));
         let rows = rows(watch, sample);
         self.past.resize(rows.len(), Vec::new());
@@ -159,20 +160,20 @@ impl Screen {
 }
 
 /// The process or the machine, then every card.
-fn rows(watch: &Watch, sample: &Sample) -> Vec<MeterRow> {
+fn rows(watch: &MemoryWatch, sample: &MemorySample) -> Vec<MeterRow> {
     let mark_in = |memory| watch.mark().filter(|_| watch.compared() == memory);
     let with_mark = |figures: String, mark: Option<Bytes>| match mark {
         Some(mark) => format!("{figures}  {}", words::mark(mark)),
         None => figures,
     };
 
-    let mark = mark_in(Memory::Host);
+    let mark = mark_in(WatchedMemory::Host);
     let total = sample.host.total_bytes;
-    let own = sample.subject(Memory::Host);
+    let own = sample.subject(WatchedMemory::Host);
     let (label, figures, whole) = match &sample.process {
         Some(process) => {
             let name = process.name.as_deref().unwrap_or_default();
-            // With a plan the meter is a quarter longer than the larger of mark and peak.
+            // With a plan, the meter ends a quarter above the larger of mark and peak.
             let whole = mark.map_or(total, |mark| {
                 let most = mark.max(watch.peak()).get();
                 Bytes::new(most.saturating_add(most / 4))
@@ -188,7 +189,7 @@ fn rows(watch: &Watch, sample: &Sample) -> Vec<MeterRow> {
     let pid = sample.process.as_ref().map(|process| process.pid);
     for card in &sample.cards {
         let Some(memory) = card.memory else { continue };
-        let mark = mark_in(Memory::Card);
+        let mark = mark_in(WatchedMemory::Card);
         let own = pid.map(|pid| held_by(card, pid).unwrap_or_default());
         let others = memory.used_bytes.saturating_sub(own.unwrap_or_default());
         let (own_bytes, others) = own.map_or((others, Bytes::ZERO), |own| (own, others));
@@ -197,9 +198,9 @@ fn rows(watch: &Watch, sample: &Sample) -> Vec<MeterRow> {
         if let Some(own) = own {
             let _ = write!(figures, "  {}", words::own(own));
         }
-        let strangers: Vec<_> = card.processes.iter().filter(|h| Some(h.pid) != pid).collect();
-        if !strangers.is_empty() {
-            let _ = write!(figures, "  {}", words::others(holders(strangers)));
+        let others_on_card: Vec<_> = card.processes.iter().filter(|h| Some(h.pid) != pid).collect();
+        if !others_on_card.is_empty() {
+            let _ = write!(figures, "  {}", words::others(holders(others_on_card)));
         }
         let meter = Meter { own: own_bytes, others, whole, mark };
         let label = words::label_card(card.index);
@@ -224,8 +225,8 @@ fn text(summary: &WatchSummary) -> String {
     text
 }
 
-/// The plan next to the peak.
-fn comparison(plan: &Planned, difference: i64, summary: &WatchSummary) -> String {
+/// The plan compared with the peak.
+fn comparison(plan: &WatchedPlan, difference: i64, summary: &WatchSummary) -> String {
     let [low, high] = plan.overhead_bytes;
     let bytes = Bytes::new(difference.unsigned_abs());
     if plan.engine == "torch" {

@@ -1,20 +1,20 @@
-//! Which sequences a step or an evaluation sees.
+//! Chooses the sequences of a step or an evaluation.
 //!
-//! The sequences of step *s* are a function of (seed, *s*, position in the effective batch),
-//! those of an evaluation of (seed, split, index), and of nothing else. So 4 × 128 and
-//! 16 × 32 see the same data in the same order, and so do one worker and four.
+//! The sequences of step *s* depend only on (seed, *s*, position in the effective batch), those of
+//! an evaluation only on (seed, split, index). So 4 × 128 and 16 × 32 train on the same data in the
+//! same order, and so do one worker and four.
 
 use super::{DataError, Split, Tokens, counter};
 
-/// What a batch is for. Each purpose draws from its own stream.
+/// The purpose of a batch. Each purpose has its own stream of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Sequences to learn from.
+    /// Sequences to train on.
     Training {
         /// Which optimizer update, counted from zero.
         step: u64,
     },
-    /// Sequences to measure the loss on: the same ones at every evaluation.
+    /// Sequences to evaluate, the same ones at every evaluation.
     Evaluation {
         /// Which file they come from.
         split: Split,
@@ -52,10 +52,10 @@ impl Batches {
         })
     }
 
-    /// Where in `file` a sequence starts.
+    /// The first token of a sequence in `file`.
     ///
-    /// `sequence` is its position in the effective batch or its index in the evaluation.
-    /// Any start whose last target still lies in the file is equally likely.
+    /// `sequence` is its position in the effective batch or its index in the evaluation. Every
+    /// start whose last target is still in the file is equally likely.
     pub fn start(&self, file: &Tokens, purpose: Purpose, sequence: u64) -> Result<u64, DataError> {
         self.admits(file)?;
         let (stream, step) = match purpose {
@@ -67,8 +67,8 @@ impl Batches {
         Ok(counter::below(draw, file.len() - self.block_size as u64))
     }
 
-    /// Fills a micro-batch with the sequences from `first_sequence` on; `targets` are
-    /// `tokens` one position later. As many sequences as the slices hold. Allocates nothing.
+    /// Fills a micro-batch with the sequences from `first_sequence`, as many as the slices hold;
+    /// `targets` are `tokens` one position later. Allocates nothing.
     ///
     /// # Panics
     ///
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_one_sequence_and_its_target_is_the_shortest() {
+    fn the_shortest_file_has_one_sequence_and_its_target() {
         let (_folder, file) = counting(17);
         let (tokens, targets) = filled(&Batches::new(1, 16, 17), &file, TRAINING, 0..1);
         assert_eq!((tokens[0], targets[15]), (0, 16));

@@ -1,24 +1,24 @@
-//! Random numbers by counter: a pure function of what they are for.
+//! Counter-based random numbers: a pure function of their purpose.
 //!
-//! Nothing is kept between draws, so a draw can be repeated, skipped or made by another
+//! There is no state between numbers, so one can be repeated, skipped or computed by another
 //! worker, and a checkpoint has no generator to store.
 
-/// One 64-bit draw for a tuple of words.
+/// One 64-bit random number for a tuple of words.
 ///
-/// Each word goes through splitmix64's finaliser, which is a bijection: two tuples that
-/// differ in their last word only never collide.
+/// Each word goes through splitmix64's finaliser, which is a bijection: two tuples that differ only
+/// in their last word never collide.
 pub fn draw<const N: usize>(words: [u64; N]) -> u64 {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15; // splitmix64's increment
     words.into_iter().fold(0, |state, word| finalise((state ^ word).wrapping_add(GOLDEN)))
 }
 
-/// A draw as a number in `0..n`, by multiply and shift.
+/// A random number in `0..n` from `draw`, by multiply and shift.
 ///
-/// Some numbers come up more often than others by at most one part in `2^64 / n`.
+/// The probabilities of two results differ by at most one part in `2^64 / n`.
 ///
 /// # Panics
 ///
-/// Where `n` is zero: there is no such number.
+/// If `n` is zero.
 pub fn below(draw: u64, n: u64) -> u64 {
     assert!(n > 0, "no number is below zero");
     ((u128::from(draw) * u128::from(n)) >> 64) as u64
@@ -42,15 +42,15 @@ mod tests {
         counts.iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum()
     }
 
-    /// What chi-squared exceeds once in some ten million fair runs: mean plus six
-    /// deviations.
+    /// A limit that chi-squared of fair numbers exceeds about once in ten million times: mean plus
+    /// six standard deviations.
     fn limit(bins: usize) -> f64 {
         let freedom = (bins - 1) as f64;
         freedom + 6.0 * (2.0 * freedom).sqrt()
     }
 
     #[test]
-    fn the_first_draws_of_splitmix64_are_its_published_ones() {
+    fn the_first_number_of_splitmix64_is_the_published_one() {
         // The sequence of seed 0 in the reference implementation by Sebastiano Vigna.
         assert_eq!(draw([0]), 0xE220_A839_7B1D_CDAF);
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flipped_bit_flips_half_of_the_draw() {
+    fn one_flipped_bit_flips_half_of_the_bits() {
         for word in 0..3 {
             for bit in 0..64 {
                 let mut flipped = 0;
@@ -97,7 +97,7 @@ mod tests {
                     words[word] ^= 1 << bit;
                     flipped += (before ^ draw(words)).count_ones();
                 }
-                // 256 × 64 coins: deviation 64, and six of them.
+                // 256 × 64 coin flips: six standard deviations of 64.
                 assert!(flipped.abs_diff(256 * 32) < 6 * 64, "word {word} bit {bit}: {flipped}");
             }
         }

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use crate::attempt::Attempt;
 use fitgpt_pickle::PickleError;
 
-/// Why a dataset, or a piece of it, could not be read or written.
+/// Why a dataset or a part of it could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// No folder by that name or path.
@@ -20,7 +20,7 @@ pub enum DataError {
         /// Every folder that was tried.
         looked_at: Vec<PathBuf>,
     },
-    /// A file that must be there is not.
+    /// A required file does not exist.
     #[error("`{path}` does not exist")]
     Missing {
         /// Which file.
@@ -58,14 +58,14 @@ pub enum DataError {
         /// Bytes of a token.
         width: u64,
     },
-    /// The header of a shard announces another number of tokens than follow.
+    /// The header of a shard announces a different number of tokens than the file has.
     #[error("the header of `{path}` announces {announced} tokens, the file holds {held}")]
     WrongCount {
         /// Which file.
         path: PathBuf,
-        /// What the header says.
+        /// The number in the header.
         announced: i64,
-        /// What follows the header.
+        /// The number after the header.
         held: u64,
     },
     /// A shard that ends inside its header.
@@ -78,7 +78,7 @@ pub enum DataError {
     },
     /// A shard of another version.
     #[error(
-        "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1 (16-bit tokens) and 20240801 of version 7 (32-bit) can be read"
+        "`{path}` is a shard with magic number {magic}, version {version}; only 20240520 version 1 (16-bit tokens) and 20240801 version 7 (32-bit) are supported"
     )]
     ShardVersion {
         /// Which file.
@@ -88,7 +88,7 @@ pub enum DataError {
         /// The second.
         version: i32,
     },
-    /// Not one sequence and its target fit.
+    /// The file is shorter than one sequence and its target.
     #[error("`{path}` holds {tokens} tokens, a sequence of `block_size` {block_size} needs {}", block_size + 1)]
     TooShort {
         /// Which file.
@@ -98,7 +98,7 @@ pub enum DataError {
         /// How long a sequence is.
         block_size: usize,
     },
-    /// A token that the model has no row for.
+    /// A token that is not in the vocabulary.
     #[error(
         "token {token} at position {position} of `{path}` is outside the vocabulary of {vocab_size}"
     )]
@@ -112,7 +112,7 @@ pub enum DataError {
         /// One more than the largest allowed.
         vocab_size: u32,
     },
-    /// The file was cut after it was opened.
+    /// The file was truncated after it was opened.
     #[error("`{path}` had {tokens} tokens when it was opened and now ends before token {end}")]
     Shrank {
         /// Which file.
@@ -122,14 +122,14 @@ pub enum DataError {
         /// One past the last token that was asked for.
         end: u64,
     },
-    /// A `meta.pkl` too large to be one.
-    #[error("`{path}` has {bytes} bytes, more than the {limit} that a vocabulary can need")]
+    /// A `meta.pkl` that is too large.
+    #[error("`{path}` has {bytes} bytes; a vocabulary needs at most {limit}")]
     MetaTooLarge {
         /// Which file.
         path: PathBuf,
         /// Its length.
         bytes: u64,
-        /// The most we read.
+        /// The most that is read.
         limit: u64,
     },
     /// A `meta.pkl` that is not a plain pickle.
@@ -140,7 +140,7 @@ pub enum DataError {
         /// What is wrong with it.
         source: PickleError,
     },
-    /// A `meta.pkl` that is a plain pickle of something else.
+    /// A `meta.pkl` that is a plain pickle, but not a vocabulary.
     #[error("`{path}` is not a dataset's vocabulary: {source}")]
     Meta {
         /// Which file.

@@ -1,4 +1,4 @@
-//! A fingerprint of a dataset: its size and samples of its content.
+//! A fingerprint of a dataset: its size and a hash of samples of its content.
 //!
 //! It is stored in every checkpoint, so that a resume on other data is reported. Reading a whole
 //! dataset would take minutes; 64 blocks of each file take milliseconds.
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{DataError, Tokens};
 
-/// How many blocks are read, from the first to the last at equal distances.
+/// How many blocks are read, evenly spaced from the first to the last.
 const N_BLOCKS: u64 = 64;
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What a dataset looked like.
+/// The fingerprint of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// The file that is learned from.
+    /// The training file.
     pub train: FileFingerprint,
-    /// The file that is measured on.
+    /// The validation file.
     pub val: FileFingerprint,
 }
 
-/// What a file looked like.
+/// The fingerprint of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFingerprint {
     /// Its length.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_the_length_the_start_the_end_or_a_short_file_is_seen() {
+    fn a_change_of_the_length_the_start_the_end_or_a_short_file_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("train.bin");
         let of = |bytes: &[u8]| {
@@ -73,14 +73,14 @@ mod tests {
             let before = of(&whole);
             assert_eq!(before, of(&whole));
             assert_ne!(before, of(&[&whole[..], &[0, 0]].concat()), "{length}");
-            let mut places = vec![0, length - 1];
+            let mut positions = vec![0, length - 1];
             if length <= 100_000 {
-                places.extend((0..length).step_by(997)); // all of it is read
+                positions.extend((0..length).step_by(997)); // all of it is read
             }
-            for place in places {
+            for position in positions {
                 let mut changed = whole.clone();
-                changed[place] ^= 1;
-                assert_ne!(before, of(&changed), "byte {place} of {length}");
+                changed[position] ^= 1;
+                assert_ne!(before, of(&changed), "byte {position} of {length}");
             }
         }
     }

@@ -9,16 +9,17 @@ use fitgpt_pickle::{Pickle, PickleValue};
 use super::DataError;
 use crate::attempt::Attempt;
 
-/// The most bytes a `meta.pkl` can need: 65,536 symbols, twice, at 256 bytes each.
+/// The most bytes that a `meta.pkl` can need: 65,536 symbols, twice, with 256 bytes each.
 const LIMIT_BYTES: u64 = 32 << 20;
 
 /// The most tokens of a vocabulary; more than 2^16 of them need files of 32-bit tokens.
 const VOCAB_LIMIT: i64 = 1 << 24;
 
-/// The most tokens of a vocabulary with symbols: a small file could ask for a table of any size.
+/// The most tokens of a vocabulary with symbols, because a small file could request a table of any
+/// size.
 const SYMBOLS_LIMIT: i64 = 1 << 16;
 
-/// What a `meta.pkl` says.
+/// The contents of a `meta.pkl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// One more than the largest token; at least 1.
@@ -36,13 +37,13 @@ pub enum MetaError {
         /// What it is.
         found: &'static str,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("it has no `{key}`")]
     NoKey {
         /// Which key.
         key: &'static str,
     },
-    /// A value of another type than nanoGPT writes.
+    /// A value whose type is not the one that nanoGPT writes.
     #[error("`{place}` should be `{expected}`, but holds `{found}`")]
     WrongType {
         /// Which value.
@@ -52,10 +53,10 @@ pub enum MetaError {
         /// What it is.
         found: &'static str,
     },
-    /// A vocabulary that token files cannot hold.
+    /// A vocabulary that is too large for token files.
     #[error("`vocab_size` should be from 1 to {limit}: {vocab_size}")]
     VocabSize {
-        /// What the file says.
+        /// The size in the file.
         vocab_size: i64,
         /// The most that is read: 2^16 with symbols, 2^24 without.
         limit: i64,
@@ -110,7 +111,7 @@ impl Meta {
         let PickleValue::Dict(root) = pickle.root() else {
             return Err(MetaError::NotADict { found: type_name(pickle.root()) });
         };
-        let get = |wanted: &str| pickle.get(root, wanted); // as in Python, the last one counts
+        let get = |wanted: &str| pickle.get(root, wanted); // the last one counts, as in Python
         let vocab_size =
             int("vocab_size", get("vocab_size").ok_or(MetaError::NoKey { key: "vocab_size" })?)?;
         let has_symbols = get("itos").is_some() || get("stoi").is_some();
@@ -118,7 +119,7 @@ impl Meta {
         if !(1..=limit).contains(&vocab_size) {
             return Err(MetaError::VocabSize { vocab_size, limit });
         }
-        let mut symbols = Symbols { of: Vec::new(), vocab_size: vocab_size as u32 };
+        let mut symbols = SymbolTable { of: Vec::new(), vocab_size: vocab_size as u32 };
         match get("itos") {
             None => {}
             Some(PickleValue::Dict(pairs)) => {
@@ -181,13 +182,13 @@ impl Meta {
     }
 }
 
-/// Symbols by id, as they come in.
-struct Symbols {
+/// Symbols by id, while they are read.
+struct SymbolTable {
     of: Vec<String>,
     vocab_size: u32,
 }
 
-impl Symbols {
+impl SymbolTable {
     fn set(&mut self, place: &'static str, id: i64, symbol: &str) -> Result<(), MetaError> {
         let vocab_size = self.vocab_size;
         let index = usize::try_from(id).ok().filter(|&index| index < vocab_size as usize);
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn every_protocol_of_python_reads_alike() {
+    fn every_protocol_of_python_gives_the_same_result() {
         for bytes in [
             include_bytes!("fixtures/meta.0.pkl").as_slice(),
             include_bytes!("fixtures/meta.1.pkl"),
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn code_in_a_pickle_is_named_and_not_run() {
+    fn code_in_a_pickle_is_reported_and_not_run() {
         for bytes in [
             include_bytes!("fixtures/code.0.pkl").as_slice(),
             include_bytes!("fixtures/code.1.pkl"),
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_file_is_read_back() {
         assert_eq!(open(&Meta::pickled(&SYMBOLS)).unwrap(), expected());
     }
 
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_and_sizes_are_named() {
+    fn wrong_types_and_sizes_are_reported() {
         let table: [(&[u8], &str); 9] = [
             (b"].", "it is a pickled `list`, not a `dict`"),
             (b"}.", "it has no `vocab_size`"),
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_outside_the_vocabulary_are_named() {
+    fn ids_outside_the_vocabulary_are_reported() {
         let pickle = |id: i32, symbol: &[u8]| {
             let mut bytes = b"}(X\n\0\0\0vocab_sizeK\x05X\x04\0\0\0itos}J".to_vec();
             bytes.extend(id.to_le_bytes());
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_no_meta() {
+    fn a_missing_file_gives_none() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Meta::open(&folder.path().join("meta.pkl")).unwrap(), None);
     }

@@ -1,11 +1,11 @@
-//! Datasets: token files, their vocabulary, and which sequences of them a step sees.
+//! Datasets: token files, their vocabulary, and the sequences of a step.
 //!
-//! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, if the vocabulary
-//! is not GPT-2's, `meta.pkl`. A vocabulary of more than 65,536 tokens needs wider ones:
+//! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, if the vocabulary is
+//! not GPT-2's, `meta.pkl`. A vocabulary of more than 65,536 tokens needs wider ones:
 //! `train.u32.bin` and `val.u32.bin`, plain little-endian 32-bit tokens, under names that nanoGPT
 //! does not open. Instead of each file there may be llm.c's shards, which are read as one:
-//! `train_000001.bin`, `fineweb_train_000001.bin` and so on. A `tokenizer.json` in the folder is copied to the folder of a run. Any file may
-//! hold anything: the result is tokens or an error, and reading allocates nothing.
+//! `train_000001.bin`, `fineweb_train_000001.bin` and so on. A `tokenizer.json` in the folder is
+//! copied to the folder of a run. Any file gives tokens or an error, and reading allocates nothing.
 
 pub mod counter;
 
@@ -37,7 +37,7 @@ pub const GPT2_VOCAB_SIZE: u32 = fitgpt_plan::family::gpt2::PADDED_VOCAB;
 /// The built-in dataset, written on first use.
 pub const STORIES: &str = "stories";
 
-/// Which of a dataset's two files.
+/// One of the two parts of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// Training data.
@@ -72,7 +72,7 @@ impl Dataset {
         })
     }
 
-    /// The vocabulary of a dataset, as far as it can be known before the data is there.
+    /// The size of a dataset's vocabulary; GPT-2's if the dataset does not exist yet.
     pub fn vocab_size_of(dataset: &str, base: &Path) -> Result<u32, DataError> {
         let Ok(folder) = find(dataset, base) else { return Ok(GPT2_VOCAB_SIZE) };
         let meta = located(&folder, "meta.pkl")?;
@@ -96,7 +96,7 @@ impl Dataset {
         }
     }
 
-    /// What its files look like, to notice if they change.
+    /// A fingerprint of its files, to detect changes.
     pub fn fingerprint(&self) -> Result<Fingerprint, DataError> {
         Ok(Fingerprint {
             train: FileFingerprint::of(&self.train)?,
@@ -109,13 +109,13 @@ impl Dataset {
         self.meta.as_ref().map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size)
     }
 
-    /// Whether it has a `meta.pkl`, which says what its tokens mean.
+    /// Whether it has a `meta.pkl`, which defines its tokens.
     pub fn has_table(&self) -> bool {
         self.meta.is_some()
     }
 
-    /// How its tokens and text turn into each other: as in nanoGPT, symbols if `meta.pkl` has
-    /// them, and GPT-2's tokens if there is no `meta.pkl`.
+    /// Its tokenizer: as in nanoGPT, characters if `meta.pkl` has symbols, and GPT-2's tokens if
+    /// there is no `meta.pkl`.
     pub fn tokenizer(&self) -> Tokenizer {
         match &self.meta {
             None => Tokenizer::Gpt2,
@@ -144,7 +144,7 @@ fn files_of(folder: &Path, split: &str) -> Result<Vec<PathBuf>, DataError> {
     Ok(if shards.is_empty() { vec![plain] } else { shards })
 }
 
-/// Where a file of the dataset is: in its folder, unless a crash interrupted `prepare`.
+/// The path of a file of the dataset: in its folder, unless a crash interrupted `prepare`.
 fn located(folder: &Path, name: &str) -> Result<PathBuf, DataError> {
     publish::locate(&Disk::real(), folder, name).map_err(of_disk)
 }
@@ -154,7 +154,7 @@ fn of_disk(error: DiskError) -> DataError {
     DataError::Io { action, path, source }
 }
 
-/// The `fitgpt prepare` command that makes `dataset`, with its input named after it.
+/// The `fitgpt prepare` command that makes `dataset`.
 pub(crate) fn prepare_line(dataset: &str) -> String {
     let is_path = dataset.contains(['/', std::path::MAIN_SEPARATOR]);
     let folder = if is_path { dataset.to_owned() } else { format!("data/{dataset}") };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_dataset_is_named_with_every_folder_and_the_command_that_makes_it() {
+    fn a_missing_dataset_is_reported_with_every_folder_and_the_command_that_makes_it() {
         let base = Path::new("here");
         let text = Dataset::open("openwebtext", base).unwrap_err().to_string();
         assert_eq!(
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_its_files_names_the_file() {
+    fn a_missing_file_of_a_folder_is_named() {
         let base = tempfile::tempdir().unwrap();
         fs::create_dir_all(base.path().join("data/mine")).unwrap();
         let text = Dataset::open("mine", base.path()).unwrap_err().to_string();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn stories_are_written_once_and_left_alone_afterwards() {
+    fn stories_are_written_only_once() {
         let base = tempfile::tempdir().unwrap();
         let found = Dataset::open(STORIES, base.path()).unwrap();
         assert!(found.vocab_size() <= 64);

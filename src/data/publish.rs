@@ -1,16 +1,16 @@
-//! A dataset is published as one commit.
+//! Publishes a dataset atomically.
 //!
 //! ```text
 //! .preparing-<id>/   the new files, written and synced
-//! .prepared-<id>/    the same folder, renamed: from here on the dataset is the new one
-//! .placing-<id>/     renamed again, after the old files are gone
+//! .prepared-<id>/    the same folder, renamed: this publishes the dataset
+//! .placing-<id>/     renamed again, after the old files are removed
 //! train.bin, …       the new files, moved to their names; `train.bin` last
 //! ```
 //!
-//! What comes after the first rename is completed at once, or by the next `prepare` after a
-//! crash. Until then readers find the files where they are ([`locate`]). Another program that
-//! reads the folder sees the old dataset, the new one, or none, but never a mix: `train.bin` is
-//! the first file that goes and the last that comes.
+//! The steps after the first rename are completed at once, or by the next `prepare` after a crash.
+//! Until then our readers find the files in these folders ([`locate`]). Another program that reads
+//! the folder sees the old dataset, the new one, or none, but never a mix: `train.bin` is the first
+//! file that is removed and the last one that is moved.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ const FILES: [&str; 8] = [
     "generation_config.json",
 ];
 
-/// What a preparation notes while it runs. It is never published.
+/// The journal of a preparation, which is never published.
 pub(crate) const JOURNAL: &str = "journal.json";
 
 /// The name of a shard of a dataset: `train_000001.bin`.
@@ -55,14 +55,14 @@ pub(crate) fn is_shard_name(name: &str) -> bool {
 
 type Result<T> = std::result::Result<T, DiskError>;
 
-/// Where the file called `name` of the dataset in `folder` is, or would be.
+/// The path of the file `name` of the dataset in `folder`, whether or not it exists.
 pub(crate) fn locate(disk: &Disk, folder: &Path, name: &str) -> Result<PathBuf> {
     if let Some((staged, _)) = committed(disk, folder)?.pop() {
         let path = staged.join(name);
         if disk.is_file(&path)? {
             return Ok(path);
         }
-        // Complete, so that a file of this name in `folder` belongs to the old dataset.
+        // The staged dataset is complete: a file of this name in `folder` belongs to the old one.
         if is_named(&staged, PREPARED) && FILES.contains(&name) {
             return Ok(path);
         }
@@ -70,7 +70,8 @@ pub(crate) fn locate(disk: &Disk, folder: &Path, name: &str) -> Result<PathBuf> 
     Ok(folder.join(name))
 }
 
-/// Every file of the dataset in `folder`, wherever it is, by name; and the other files there.
+/// Every file of the dataset in `folder`, staged or not, by name, including files that do not
+/// belong to it.
 pub(crate) fn files(disk: &Disk, folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let mut folders = vec![folder.to_owned()];
     if let Some((staged, _)) = committed(disk, folder)?.pop() {
@@ -102,7 +103,7 @@ fn stage_as(disk: &Disk, folder: &Path, id: u64) -> Result<PathBuf> {
     Ok(staged)
 }
 
-/// Makes the files in `staged`, all written and synced, the dataset of `folder`.
+/// Publishes the files in `staged`, all written and synced, as the dataset of `folder`.
 pub(crate) fn commit(disk: &Disk, folder: &Path, staged: &Path) -> Result<()> {
     disk.sync_dir(staged)?;
     let prepared = renamed(staged, PREPARING, PREPARED);
@@ -139,7 +140,7 @@ pub(crate) fn complete_pending(disk: &Disk, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a folder of staged files, which holds nothing but ours.
+/// Removes a folder of staged files, which are all ours.
 pub(crate) fn discard(disk: &Disk, staged: &Path) -> Result<()> {
     for name in disk.list(staged)? {
         let path = staged.join(name);
@@ -179,13 +180,13 @@ fn complete(disk: &Disk, folder: &Path, staged: PathBuf) -> Result<()> {
     disk.remove_empty_dir(&placing)
 }
 
-/// Datasets that are published and not in place, the newest last.
+/// Published datasets whose files are not in place yet, the newest last.
 fn committed(disk: &Disk, folder: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
     let mut all = Vec::new();
     for prefix in [PREPARED, PLACING] {
         all.extend(folders(disk, folder, prefix)?.into_iter().map(|path| (path, prefix)));
     }
-    // By id; a later one is greater.
+    // Sorted by id; later ids are greater.
     all.sort_by_key(|(path, prefix)| renamed(path, prefix, ""));
     Ok(all)
 }
@@ -214,8 +215,8 @@ fn renamed(path: &Path, from: &str, to: &str) -> PathBuf {
     path.with_file_name(name.replacen(from, to, 1))
 }
 
-/// A number that no other process has, not even one with the same process id in another
-/// container: the time in milliseconds and 20 random bits. Later ones are greater.
+/// A unique number, even among processes with the same process id in different containers: the time
+/// in milliseconds and 20 random bits. Later ones are greater.
 fn new_id() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
@@ -228,11 +229,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::disk::simulated::{Chance, Crash, Faults, SimulatedFiles};
+    use crate::disk::simulated::{Crash, Faults, SimulatedFiles, SplitMix};
 
     const DATA: &str = "data";
 
-    /// Every file of version `n` holds `n`; odd ones have a vocabulary.
+    /// Every file of version `n` contains `n`; odd versions have a vocabulary.
     fn publish(disk: &Disk, version: u8) -> Result<()> {
         let folder = Path::new(DATA);
         disk.create_dirs(folder)?;
@@ -293,14 +294,14 @@ mod tests {
         assert_eq!(seen, [Some(1), Some(2)].into());
     }
 
-    /// `FITGPT_HISTORIES` of them; `scripts/histories` runs 10,000.
+    /// Runs `FITGPT_HISTORIES` histories; `scripts/histories` runs 10,000.
     #[test]
     fn no_history_of_crashes_and_errors_loses_a_published_dataset() {
         let count = crate::disk::simulated::histories();
         for seed in 0..count {
             let files = SimulatedFiles::new(seed);
             let disk = files.disk();
-            let mut chance = Chance(seed ^ 0xDA7A);
+            let mut chance = SplitMix(seed ^ 0xDA7A);
             let mut acknowledged = None;
             for attempt in 1..=8 {
                 let faults = Faults::random(&mut chance, 60);
@@ -308,13 +309,14 @@ mod tests {
                 let published = publish(&disk, attempt);
                 files.restart(Crash::random(&mut chance));
                 let found = version(&disk);
-                // From here on it is on the disk, whatever the process has seen.
+                // What is found now must stay, even if the process did not learn that it was
+                // published.
                 recover(&disk, Path::new(DATA)).unwrap();
                 assert_eq!(version(&disk), found, "seed {seed}");
                 if published.is_ok() {
                     acknowledged = Some(attempt);
                 }
-                // What was acknowledged, or a later one that was not.
+                // The acknowledged version, or a later one that was not acknowledged.
                 assert!(found >= acknowledged, "seed {seed}: {found:?} after {acknowledged:?}");
                 acknowledged = found;
             }

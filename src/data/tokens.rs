@@ -1,11 +1,12 @@
-//! A file of tokens.
+//! Files of tokens.
 //!
 //! Two formats, distinguished by their first bytes: nanoGPT's (little-endian 16-bit tokens and
 //! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens, or 32-bit
-//! ones in version 7). Several shards are read as one. A file whose name ends in `.u32.bin` holds little-endian 32-bit tokens and nothing else.
+//! ones in version 7). Several shards are read as one. A file whose name ends in `.u32.bin` has
+//! little-endian 32-bit tokens and nothing else.
 //!
-//! Files are read by position and never mapped: mapped pages would count against the memory
-//! of the run, and a file that is truncated meanwhile must be an error, not a signal.
+//! Files are read with positioned reads and never mapped: mapped pages would count as memory of the
+//! run, and a truncated file must be an error, not a signal.
 
 use std::{
     fs::File,
@@ -16,19 +17,19 @@ use std::{
 use super::DataError;
 use crate::{attempt::Attempt, os};
 
-/// How the name of a file of 32-bit tokens ends.
+/// The end of the name of a file of 32-bit tokens.
 pub const WIDE_EXTENSION: &str = ".u32.bin";
 
 const TOKEN_BYTES: u64 = 2;
 const WIDE_TOKEN_BYTES: u64 = 4;
-/// Of a shard.
+/// The header of a shard.
 pub(crate) const HEADER_BYTES: u64 = 1024;
 const MAGIC: i32 = 20_240_520;
 const VERSION: i32 = 1;
 /// llm.c's shards of 32-bit tokens (Llama 3).
 const MAGIC_32_BIT: i32 = 20_240_801;
 const VERSION_32_BIT: i32 = 7;
-/// On the stack while reading; a sequence of GPT-2 is half of it.
+/// Buffer on the stack while reading; a sequence of GPT-2 takes half of it.
 const SCRATCH_BYTES: usize = 4096;
 
 /// Tokens of one file, or of several in order as if they were one.
@@ -44,7 +45,7 @@ struct TokenFile {
     path: PathBuf,
     file: File,
     header_bytes: u64,
-    /// Of a token.
+    /// Bytes of a token.
     width: u64,
     len: u64,
     /// How many tokens and bytes are in the files before.
@@ -53,12 +54,12 @@ struct TokenFile {
 }
 
 impl Tokens {
-    /// Opens a file and checks that it is whole.
+    /// Opens a file and checks that it is complete.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataError> {
         Self::open_all(vec![path.into()])
     }
 
-    /// Opens several files and checks that each is whole.
+    /// Opens several files and checks that each is complete.
     ///
     /// # Panics
     ///
@@ -97,7 +98,7 @@ impl Tokens {
         self.files.iter().map(TokenFile::bytes).sum()
     }
 
-    /// Fills `bytes` from byte `start` of the files on.
+    /// Fills `bytes` with the files' bytes from `start`.
     pub(super) fn read_bytes(&self, start: u64, bytes: &mut [u8]) -> Result<(), DataError> {
         let mut rest = bytes;
         let mut start = start;
@@ -116,16 +117,16 @@ impl Tokens {
         Ok(())
     }
 
-    /// Fills `tokens` from position `start` on. Allocates nothing.
+    /// Fills `tokens` from position `start`. Allocates nothing.
     ///
     /// # Panics
     ///
-    /// If the range leaves the files as they were opened: the caller knows [`Self::len`].
+    /// If the range exceeds [`Self::len`].
     pub fn read(&self, start: u64, tokens: &mut [u32]) -> Result<(), DataError> {
         let end = start.checked_add(tokens.len() as u64);
         assert!(
             end.is_some_and(|end| end <= self.len),
-            "{} tokens from {start} on leave a file of {}",
+            "{} tokens from {start} exceed a file of {}",
             tokens.len(),
             self.len
         );
@@ -224,8 +225,8 @@ pub(crate) fn shard_header(tokens: u64, width: u64) -> [u8; HEADER_BYTES as usiz
 
 /// The size of a token and of the file's header, zero if it has none.
 ///
-/// A file of nanoGPT's could begin with the two tokens that spell a magic number, but only
-/// with a vocabulary larger than 55,960: GPT-2's cannot.
+/// A file of nanoGPT's could start with the two tokens that form a magic number, but only with a
+/// vocabulary larger than 55,960, so not with GPT-2's.
 fn check_header(file: &File, path: &Path, bytes: u64) -> Result<(u64, u64), DataError> {
     let mut words = [0_u8; 12];
     if bytes < 4 {
@@ -327,7 +328,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_shard_of_32_bit_tokens_reads_as_they_are() {
+    fn a_shard_of_32_bit_tokens_is_read() {
         let tokens = open(&shard(20_240_801, 7, 2, &[7, 0, 0, 1])).unwrap();
         let mut read = [0; 2];
         tokens.read(0, &mut read).unwrap();
@@ -364,7 +365,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_whole_is_refused_with_its_numbers() {
+    fn an_incomplete_file_is_refused_with_its_numbers() {
         let message = |bytes: &[u8]| {
             let error = open(bytes).unwrap_err().to_string();
             let name = error.find("/train.bin").expect("the error names the file");
@@ -388,11 +389,13 @@ pub(super) mod tests {
             "the header of `F` announces -1 tokens, the file holds 1"
         );
         assert_eq!(message(&shard(20_240_520, 1, 0, &[])), "`F` holds no tokens");
-        assert!(message(&shard(20_240_801, 6, 1, &[7, 0])).contains("magic 20240801 of version 6"));
+        assert!(
+            message(&shard(20_240_801, 6, 1, &[7, 0])).contains("magic number 20240801, version 6")
+        );
     }
 
     #[test]
-    fn a_missing_file_and_a_folder_are_told_apart() {
+    fn a_missing_file_and_a_folder_are_different_errors() {
         let folder = tempfile::tempdir().unwrap();
         let missing = Tokens::open(folder.path().join("val.bin")).unwrap_err();
         assert!(matches!(missing, DataError::Missing { .. }), "{missing}");
@@ -413,8 +416,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "2 tokens from 9 on leave a file of 10")]
-    fn reading_past_the_end_is_the_callers_mistake() {
+    #[should_panic(expected = "2 tokens from 9 exceed a file of 10")]
+    fn reading_past_the_end_panics() {
         let bytes = [0; 20];
         let _ = open(&bytes).unwrap().read(9, &mut [0; 2]);
     }

@@ -1,4 +1,4 @@
-//! A lock that keeps two processes out of one folder.
+//! A lock against two processes using one folder.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -10,11 +10,12 @@ use std::{
 use super::{Disk, DiskError, FileKind, not_a_file};
 use crate::{attempt::Attempt, os};
 
-/// The name of the lock's file. It stays: removing it would let a third process lock another
-/// file of the same name.
+/// The name of the lock file. It is never removed: otherwise a third process could create and lock
+/// another file of the same name.
 const FILE: &str = ".lock";
 
-/// Held until it is dropped; the operating system releases it however the process ends.
+/// A lock, held until it is dropped; the operating system releases it when the process ends, even
+/// by a crash.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: File,
@@ -24,7 +25,7 @@ pub(crate) struct FolderLock {
 /// Why a folder was not locked.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// Another process holds it, whose id is known if it could be read.
+    /// Another process holds the lock; with its id, if it could be read.
     InUse { pid: Option<u32> },
     /// The file could not be created, opened or locked.
     Disk(DiskError),
@@ -40,7 +41,7 @@ impl FolderLock {
             Some(_) => return Err(LockError::Disk(failed(Attempt::Lock)(not_a_file()))),
         }
         let mut options = OpenOptions::new();
-        // Not truncated: it may hold the id of the process that has the lock.
+        // Not truncated: it may contain the id of the process that holds the lock.
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = os::open_unfollowed(options, &path)
             .map_err(|error| LockError::Disk(failed(Attempt::Open)(error)))?;
@@ -48,11 +49,11 @@ impl FolderLock {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // If it cannot be read, the folder is in use all the same.
+                // Even if the id cannot be read, the folder is in use.
                 let _ = (&file).take(32).read_to_string(&mut text);
                 return Err(LockError::InUse { pid: text.trim().parse().ok() });
             }
-            // Some network file systems have no locks. A cluster without them should train too.
+            // Some network file systems have no locks; training must work on those, too.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => false,
             Err(TryLockError::Error(error)) => {
                 return Err(LockError::Disk(failed(Attempt::Lock)(error)));

@@ -1,8 +1,8 @@
-//! The one interface to the files of runs and datasets.
+//! The only interface to the files of runs and datasets.
 //!
 //! Checkpoints, the event log and `prepare` create, write, sync, rename and remove files only
-//! through a [`Disk`]. Behind it is a [`FileSystem`]: the operating system's, or in tests a
-//! simulated one that fails any call, loses what was not synced, and crashes at any point.
+//! through a [`Disk`]. It uses a [`FileSystem`]: the operating system's, or in tests a simulated
+//! one that fails any call, loses unsynced data, and crashes at any point.
 //!
 //! A [`Disk`] retries interrupted calls and completes short reads and writes. It never writes
 //! through a link, and it removes only what it is asked to remove by name.
@@ -36,7 +36,7 @@ pub(crate) enum FileKind {
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum OpenMode {
     /// For reading. Links are followed: Hugging Face's cache is made of them.
     Read,
     /// A new file for writing; the name must be free.
@@ -59,10 +59,10 @@ pub(crate) trait FileSystem: fmt::Debug + Send + Sync {
     /// Creates a new folder.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Opens a regular file; anything else is an error.
-    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn RawFile>>;
-    /// Renames, replacing a file of the new name.
+    fn open(&self, path: &Path, access: OpenMode) -> io::Result<Box<dyn RawFile>>;
+    /// Renames, replacing a file with the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name.
+    /// Creates a hard link.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file, or a link itself.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -74,11 +74,11 @@ pub(crate) trait FileSystem: fmt::Debug + Send + Sync {
 
 /// An open file of a [`FileSystem`].
 pub(crate) trait RawFile: fmt::Debug + Send + Sync {
-    /// Reads from `position` on; 0 at the end.
+    /// Reads some bytes at `position`; returns 0 at the end.
     fn read_at(&self, bytes: &mut [u8], position: u64) -> io::Result<usize>;
     /// Writes at `position`.
     fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<usize>;
-    /// Writes at the end of a file that was opened with [`Access::Append`].
+    /// Writes at the end of a file that was opened with [`OpenMode::Append`].
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Its length now.
     fn len(&self) -> io::Result<u64>;
@@ -86,7 +86,7 @@ pub(crate) trait RawFile: fmt::Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// What could not be done to which path.
+/// The operation that failed, its path, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} `{}`: {source}", path.display())]
 pub(crate) struct DiskError {
@@ -96,7 +96,7 @@ pub(crate) struct DiskError {
 }
 
 impl DiskError {
-    /// Makes an error of what the operating system reported.
+    /// Adds the operation and the path to an error of the operating system.
     pub(crate) fn of(action: Attempt, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { action, path: path.to_owned(), source }
     }
@@ -157,8 +157,8 @@ impl Disk {
         }
     }
 
-    /// Creates `path` and what is missing above it, and syncs the names of new folders. Also the
-    /// name of one that is there already: an earlier attempt may have failed to.
+    /// Creates `path` and missing parents, and syncs their names. Also syncs the name of an
+    /// existing folder, because an earlier attempt may have failed before it did.
     pub(crate) fn create_dirs(&self, path: &Path) -> Result<()> {
         let mut unsynced = vec![path];
         for folder in path.ancestors().filter(|folder| folder.file_name().is_some()) {
@@ -170,7 +170,7 @@ impl Disk {
         attempt(Attempt::Create, path, || self.0.create_dirs(path))?;
         for folder in unsynced.into_iter().filter(|folder| folder.file_name().is_some()) {
             match self.sync_dir(parent_of(folder)) {
-                // A folder that may not be read cannot be synced.
+                // A folder without read permission cannot be synced.
                 Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {}
                 other => other?,
             }
@@ -194,22 +194,22 @@ impl Disk {
 
     /// Opens a file for reading.
     pub(crate) fn open(&self, path: &Path) -> Result<DiskFile> {
-        self.opened(Attempt::Open, path, Access::Read)
+        self.opened(Attempt::Open, path, OpenMode::Read)
     }
 
     /// Creates a new file.
     pub(crate) fn create(&self, path: &Path) -> Result<DiskFile> {
-        self.opened(Attempt::Create, path, Access::New)
+        self.opened(Attempt::Create, path, OpenMode::New)
     }
 
     /// Opens a file for writing at its end, creating it if it is missing.
     pub(crate) fn append(&self, path: &Path) -> Result<DiskFile> {
-        self.opened(Attempt::Open, path, Access::Append)
+        self.opened(Attempt::Open, path, OpenMode::Append)
     }
 
     /// Opens a file that exists for writing anywhere.
     pub(crate) fn change(&self, path: &Path) -> Result<DiskFile> {
-        self.opened(Attempt::Open, path, Access::Change)
+        self.opened(Attempt::Open, path, OpenMode::Change)
     }
 
     /// The content of a file of at most `limit_bytes`.
@@ -224,16 +224,16 @@ impl Disk {
         Ok(content)
     }
 
-    /// Renames, replacing a file of the new name.
+    /// Renames, replacing a file with the new name.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         attempt(Attempt::Rename, from, || self.0.rename(from, to))
     }
 
-    /// Gives a file a second name; `false` if the file system cannot.
+    /// Creates a hard link; `false` if the file system has none.
     pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<bool> {
         match attempt(Attempt::Create, to, || self.0.link(from, to)) {
             Ok(()) => Ok(true),
-            // Systems differ in how they say so: EPERM, ENOTSUP, EMLINK, ENOSYS.
+            // Systems report this differently: EPERM, ENOTSUP, EMLINK, ENOSYS.
             Err(error)
                 if matches!(
                     error.source.kind(),
@@ -248,7 +248,7 @@ impl Disk {
         }
     }
 
-    /// Removes a file, or a link itself; fine if there is none.
+    /// Removes a file, or a link itself, if it exists.
     pub(crate) fn remove_file(&self, path: &Path) -> Result<()> {
         match attempt(Attempt::Remove, path, || self.0.remove_file(path)) {
             Err(error) if !error.is_not_found() => Err(error),
@@ -256,8 +256,8 @@ impl Disk {
         }
     }
 
-    /// Removes the files called `names` in the folder `path`, and then the folder if nothing
-    /// else is in it. Other people's files stay, and the folder with them.
+    /// Removes the files called `names` in the folder `path`, and then the folder if it is empty.
+    /// Other files stay, and so does their folder.
     pub(crate) fn remove_files_in(&self, path: &Path, names: &[&str]) -> Result<()> {
         if !self.is_folder(path)? {
             return Ok(());
@@ -282,7 +282,7 @@ impl Disk {
         attempt(Attempt::Sync, path, || self.0.sync_dir(path))
     }
 
-    fn opened(&self, action: Attempt, path: &Path, access: Access) -> Result<DiskFile> {
+    fn opened(&self, action: Attempt, path: &Path, access: OpenMode) -> Result<DiskFile> {
         let raw = attempt(action, path, || self.0.open(path, access))?;
         Ok(DiskFile { raw, path: path.to_owned() })
     }
@@ -296,7 +296,7 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    /// Where it was opened.
+    /// The path with which it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -306,13 +306,13 @@ impl DiskFile {
         uninterrupted(|| self.raw.len()).map_err(DiskError::of(Attempt::Read, &self.path))
     }
 
-    /// Reads some bytes from `position` on; 0 at the end.
+    /// Reads some bytes at `position`; returns 0 at the end.
     pub(crate) fn read_at(&self, bytes: &mut [u8], position: u64) -> Result<usize> {
         uninterrupted(|| self.raw.read_at(bytes, position))
             .map_err(DiskError::of(Attempt::Read, &self.path))
     }
 
-    /// Fills `bytes` from `position` on.
+    /// Fills `bytes` with the content at `position`.
     pub(crate) fn read_exact_at(&self, mut bytes: &mut [u8], mut position: u64) -> Result<()> {
         while !bytes.is_empty() {
             match self.read_at(bytes, position)? {
@@ -355,18 +355,18 @@ impl DiskFile {
         uninterrupted(|| self.raw.sync()).map_err(DiskError::of(Attempt::Sync, &self.path))
     }
 
-    /// Writes from `position` on, one piece after the other.
+    /// A writer that starts at `position`.
     pub(crate) fn into_writer_at(self, position: u64) -> DiskWriter {
         DiskWriter { file: self, position }
     }
 
-    /// Writes from the start on.
+    /// A writer that starts at the beginning.
     pub(crate) fn into_writer(self) -> DiskWriter {
         self.into_writer_at(0)
     }
 }
 
-/// Writes a file to its end.
+/// Writes a file sequentially.
 #[derive(Debug)]
 pub(crate) struct DiskWriter {
     file: DiskFile,
@@ -379,7 +379,7 @@ impl DiskWriter {
         &self.file
     }
 
-    /// The file itself, to write somewhere else in it.
+    /// The file itself, to write elsewhere in it.
     pub(crate) fn file_mut(&mut self) -> &mut DiskFile {
         &mut self.file
     }
@@ -402,7 +402,7 @@ pub(crate) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != "").unwrap_or(Path::new("."))
 }
 
-/// Calls until it is not interrupted, and names what failed on which path.
+/// Repeats an interrupted call, and adds the operation and the path to an error.
 fn attempt<T>(action: Attempt, path: &Path, call: impl FnMut() -> io::Result<T>) -> Result<T> {
     uninterrupted(call).map_err(DiskError::of(action, path))
 }

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use super::{Access, FileKind, FileSystem, RawFile, not_a_file};
+use super::{FileKind, FileSystem, OpenMode, RawFile, not_a_file};
 use crate::os;
 
 /// The operating system's files.
@@ -38,16 +38,18 @@ impl FileSystem for RealFiles {
         fs::create_dir(path)
     }
 
-    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn RawFile>> {
+    fn open(&self, path: &Path, access: OpenMode) -> io::Result<Box<dyn RawFile>> {
         let file = match access {
-            Access::Read => return Ok(Box::new(RealFile(os::open_regular(path)?))),
+            OpenMode::Read => return Ok(Box::new(RealFile(os::open_regular(path)?))),
             // Fails on a link, even on one whose target is missing.
-            Access::New => OpenOptions::new().read(true).write(true).create_new(true).open(path)?,
-            Access::Append => {
+            OpenMode::New => {
+                OpenOptions::new().read(true).write(true).create_new(true).open(path)?
+            }
+            OpenMode::Append => {
                 let mut options = OpenOptions::new();
                 os::open_unfollowed(options.append(true).create(true), path)?
             }
-            Access::Change => {
+            OpenMode::Change => {
                 let mut options = OpenOptions::new();
                 os::open_unfollowed(options.read(true).write(true), path)?
             }
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_and_the_targets_of_links_are_not_removed() {
+    fn other_files_and_the_targets_of_links_are_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, link) = (dir.path().join("folder"), dir.path().join("link"));
         std::fs::create_dir(&folder).unwrap();

@@ -1,11 +1,11 @@
-//! A simulated disk in memory that fails, tears, reorders and forgets.
+//! A simulated disk in memory that fails calls, tears and reorders writes, and loses unsynced data.
 //!
-//! A file has two contents: what processes see, and what a power failure leaves. The difference
-//! is a list of writes, of which a power failure keeps any subset, each possibly torn. Names are
-//! the same: a change of names reaches the disk when a folder that it touches is synced, and
+//! A file has two contents: the one that processes see, and the one that survives a power failure.
+//! The difference is a list of writes, of which a power failure keeps any subset, each possibly
+//! torn. The same holds for names: a change reaches the disk when one of its folders is synced, or
 //! before that in any order that keeps the order within each folder. A rename is atomic.
 //!
-//! Everything random comes from one seed, so a history can be repeated.
+//! All randomness comes from one seed, so a history can be repeated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,28 +15,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Access, Disk, FileKind, FileSystem, RawFile, not_a_file};
+use super::{Disk, FileKind, FileSystem, OpenMode, RawFile, not_a_file};
 
 /// Linux's numbers; the standard library maps them to kinds on any Unix.
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const EINTR: i32 = 4;
 
-/// What goes wrong, by the number of the call, counted from zero.
+/// The faults to inject, by the number of the call, counted from zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// The process or the machine ends before this call.
     pub(crate) crash_at: Option<u64>,
     /// This call fails: the disk is full, or it reports an error.
     pub(crate) fail_at: Option<u64>,
-    /// Out of 1,000 calls, how many are interrupted or move only a part of their bytes.
+    /// How many of 1,000 calls are interrupted or transfer only a part of their bytes.
     pub(crate) disturbed: u64,
 }
 
 impl Faults {
     /// A crash, a failed call, both or neither, within about `calls` calls.
-    pub(crate) fn random(chance: &mut Chance, calls: u64) -> Self {
-        let one = |chance: &mut Chance| (chance.below(2) == 0).then(|| chance.below(calls));
+    pub(crate) fn random(chance: &mut SplitMix, calls: u64) -> Self {
+        let one = |chance: &mut SplitMix| (chance.below(2) == 0).then(|| chance.below(calls));
         Self { crash_at: one(chance), fail_at: one(chance), disturbed: chance.below(100) }
     }
 }
@@ -46,26 +46,26 @@ pub(crate) fn histories() -> u64 {
     std::env::var("FITGPT_HISTORIES").map_or(200, |count| count.parse().expect("a number"))
 }
 
-/// What ends: the process alone, or the whole machine.
+/// What crashes: the process alone, or the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// Everything that was written stays.
     Process,
-    /// What was not synced stays in part.
+    /// Unsynced data is kept in part.
     Machine,
 }
 
 impl Crash {
-    pub(crate) fn random(chance: &mut Chance) -> Self {
+    pub(crate) fn random(chance: &mut SplitMix) -> Self {
         if chance.below(2) == 0 { Self::Process } else { Self::Machine }
     }
 }
 
 /// A small generator: splitmix64.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(pub(crate) u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
-impl Chance {
+impl SplitMix {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut x = self.0;
@@ -81,11 +81,11 @@ impl Chance {
 
 #[derive(Clone, Debug)]
 enum Node {
-    Folder { now: Names, kept: Names },
+    Folder { now: FolderNames, kept: FolderNames },
     File { now: Vec<u8>, kept: Vec<u8>, unsynced: Vec<(usize, Vec<u8>)> },
 }
 
-type Names = BTreeMap<OsString, usize>;
+type FolderNames = BTreeMap<OsString, usize>;
 
 /// Names set or removed together.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl NameChange {
 struct State {
     nodes: Vec<Node>,
     unsynced: Vec<NameChange>,
-    chance: Chance,
+    chance: SplitMix,
     faults: Faults,
     calls: u64,
     is_down: bool,
@@ -119,11 +119,11 @@ pub(crate) struct SimulatedFiles(Arc<Mutex<State>>);
 impl SimulatedFiles {
     /// An empty disk.
     pub(crate) fn new(seed: u64) -> Self {
-        let root = Node::Folder { now: Names::new(), kept: Names::new() };
+        let root = Node::Folder { now: FolderNames::new(), kept: FolderNames::new() };
         Self(Arc::new(Mutex::new(State {
             nodes: vec![root],
             unsynced: Vec::new(),
-            chance: Chance(seed),
+            chance: SplitMix(seed),
             faults: Faults::default(),
             calls: 0,
             is_down: false,
@@ -251,7 +251,7 @@ impl State {
         Ok(())
     }
 
-    /// Brings the name changes of `folder` to the disk, and those that came before them.
+    /// Writes the name changes of `folder` to the disk, with those on which they depend.
     fn sync_names(&mut self, folder: usize) {
         let mut folders = BTreeSet::from([folder]);
         let mut is_synced = vec![false; self.unsynced.len()];
@@ -293,7 +293,7 @@ impl State {
     }
 }
 
-fn set(names: &mut Names, name: &OsString, node: Option<usize>) {
+fn set(names: &mut FolderNames, name: &OsString, node: Option<usize>) {
     match node {
         Some(node) => _ = names.insert(name.clone(), node),
         None => _ = names.remove(name),
@@ -301,7 +301,7 @@ fn set(names: &mut Names, name: &OsString, node: Option<usize>) {
 }
 
 /// Applies any subset of the writes, each possibly torn.
-fn keep_some(kept: &mut Vec<u8>, writes: &mut Vec<(usize, Vec<u8>)>, chance: &mut Chance) {
+fn keep_some(kept: &mut Vec<u8>, writes: &mut Vec<(usize, Vec<u8>)>, chance: &mut SplitMix) {
     for (at, bytes) in writes.drain(..) {
         match chance.below(4) {
             0 => {}
@@ -341,7 +341,10 @@ impl FileSystem for SimulatedFiles {
         let folders: Vec<_> = path.ancestors().filter(|p| p.file_name().is_some()).collect();
         for folder in folders.into_iter().rev() {
             if state.find(folder).is_err() {
-                state.create(folder, Node::Folder { now: Names::new(), kept: Names::new() })?;
+                state.create(
+                    folder,
+                    Node::Folder { now: FolderNames::new(), kept: FolderNames::new() },
+                )?;
             }
         }
         Ok(())
@@ -349,17 +352,17 @@ impl FileSystem for SimulatedFiles {
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.call()?;
-        state.create(path, Node::Folder { now: Names::new(), kept: Names::new() })?;
+        state.create(path, Node::Folder { now: FolderNames::new(), kept: FolderNames::new() })?;
         Ok(())
     }
 
-    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn RawFile>> {
+    fn open(&self, path: &Path, access: OpenMode) -> io::Result<Box<dyn RawFile>> {
         let mut state = self.call()?;
         let found = state.find(path);
         let missing = matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound);
         let node = match access {
-            Access::New if found.is_ok() => return Err(io::ErrorKind::AlreadyExists.into()),
-            Access::New | Access::Append if missing => {
+            OpenMode::New if found.is_ok() => return Err(io::ErrorKind::AlreadyExists.into()),
+            OpenMode::New | OpenMode::Append if missing => {
                 let file = Node::File { now: Vec::new(), kept: Vec::new(), unsynced: Vec::new() };
                 state.create(path, file)?
             }
@@ -432,7 +435,7 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// A write that fails or is cut off may have moved a part of its bytes.
+    /// A write that fails or is interrupted may have written a part of its bytes.
     fn write(&self, bytes: &[u8], position: Option<u64>) -> io::Result<usize> {
         let mut state = self.files.state();
         let called = state.begin();
@@ -450,7 +453,7 @@ impl SimulatedFile {
             unsynced.push((at, bytes[..count].to_vec()));
         }
         match called {
-            // A call that has moved something returns how much, and not that it was interrupted.
+            // A call that has written something returns how much instead of an interruption.
             Err(_) if was_interrupted && count > 0 => Ok(count),
             Err(error) => Err(error),
             Ok(()) => Ok(count),
@@ -486,8 +489,8 @@ impl RawFile for SimulatedFile {
         Ok(now.len() as u64)
     }
 
-    /// After an error the system forgets what it could not write: syncing again succeeds, and
-    /// the bytes are not on the disk.
+    /// After an error the system drops what it could not write, as Linux does: syncing again
+    /// succeeds, but the bytes are not on the disk.
     fn sync(&self) -> io::Result<()> {
         let mut state = self.files.state();
         let called = state.begin();
@@ -514,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_synced_survives_a_power_failure_and_nothing_else_is_certain() {
+    fn only_synced_data_is_certain_to_survive_a_power_failure() {
         let mut lost = 0;
         for seed in 0..100 {
             let files = SimulatedFiles::new(seed);

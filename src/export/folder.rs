@@ -1,4 +1,4 @@
-//! A complete folder of Hugging Face: weights, config, tokenizer.
+//! Exports a complete Hugging Face folder: weights, config and tokenizer.
 
 use std::path::Path;
 
@@ -49,8 +49,8 @@ pub fn to_folder(folder: &Path, out: &Path, overwrite: bool) -> Result<Exported,
     Ok(Exported { n_tensors, bytes, has_other_gelu: false })
 }
 
-/// How the tokens of weights read that do not say it: as the dataset that nanoGPT's `ckpt.pt`
-/// names, else as GPT-2's if there are enough.
+/// The tokenizer of weights that do not include one: that of the dataset named in nanoGPT's
+/// `ckpt.pt`, else GPT-2's if the vocabulary is large enough.
 fn tokenizer(dataset: Option<&str>, there: &Architecture) -> Option<Tokenizer> {
     let vocab = there.model.vocab;
     let data = dataset.and_then(|name| Dataset::open(name, Path::new(".")).ok());

@@ -1,4 +1,4 @@
-//! GGUF, the file of llama.cpp: metadata, then the descriptions of tensors, then their values.
+//! GGUF, llama.cpp's file format: metadata, then the descriptions of tensors, then their values.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use half::f16;
 
 const MAGIC: &[u8; 4] = b"GGUF";
 const VERSION: u32 = 3;
-/// Values of a tensor begin at a multiple of it.
+/// The values of a tensor begin at a multiple of this.
 const ALIGNMENT: u64 = 32;
 /// Values of a block of `Q8_0`: 32 bytes and a scale.
 const BLOCK: usize = 32;
@@ -18,11 +18,11 @@ const BLOCK: usize = 32;
 /// How the values of a tensor are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GgufType {
-    /// As they are.
+    /// Unchanged.
     F32,
     /// Rounded to half precision.
     F16,
-    /// 8 bits a value and a half-precision scale for each 32 of a row.
+    /// 8 bits per value, and a half-precision scale for every 32 values of a row.
     Q8,
 }
 
@@ -45,8 +45,9 @@ impl GgufType {
         }
     }
 
-    /// The type of a tensor in a file that is mostly of this type. Vectors, and the positions,
-    /// stay as they are, as in llama.cpp's own files; rows that blocks do not divide are halves.
+    /// The type of a tensor in a file that is mostly of this type. Vectors and position embeddings
+    /// stay `f32`, as in llama.cpp's own files; rows that are not a multiple of the block size are
+    /// stored as `f16`.
     #[must_use]
     pub fn of_tensor(self, name: &str, shape: &[usize]) -> Self {
         match (self, shape) {
@@ -89,17 +90,17 @@ impl GgufType {
 /// A value of the metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GgufValue {
-    /// A number.
+    /// An unsigned number.
     Count(u32),
-    /// A real number.
+    /// A floating-point number.
     Real(f32),
-    /// A truth value.
+    /// A boolean.
     Flag(bool),
     /// A text.
     Text(String),
     /// Texts.
     Texts(Vec<String>),
-    /// Numbers with signs.
+    /// Signed numbers.
     Numbers(Vec<i32>),
 }
 
@@ -108,7 +109,7 @@ pub enum GgufValue {
 pub struct GgufTensor {
     /// Its name in the file.
     pub name: String,
-    /// Outermost first; the file has them in the other order.
+    /// Outermost first; the file has the reverse order.
     pub shape: Vec<usize>,
     /// How its values are stored.
     pub dtype: GgufType,
@@ -120,7 +121,7 @@ impl GgufTensor {
     }
 }
 
-/// A file whose description is written and whose tensors follow, in any order.
+/// A file whose header is written; its tensors follow, in any order.
 #[derive(Debug)]
 pub struct GgufFile {
     file: File,
@@ -165,7 +166,7 @@ impl GgufFile {
         Ok(Self { file, tensors, values: Vec::new() })
     }
 
-    /// Writes the values of the tensor of that name.
+    /// Writes the values of the tensor `name`.
     ///
     /// # Panics
     ///
@@ -187,7 +188,7 @@ impl GgufFile {
         Ok(())
     }
 
-    /// Brings everything to the disk.
+    /// Syncs the file to the disk.
     pub fn finish(self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -245,7 +246,8 @@ mod tests {
         for (block, stored) in values.chunks(32).zip(bytes.chunks(34)) {
             let scale = f16::from_le_bytes([stored[0], stored[1]]).to_f32();
             for (value, &byte) in block.iter().zip(&stored[2..]) {
-                // Half a step of the exact scale, and its rounding to a half on 127 steps.
+                // Half a step of the exact scale, plus the error of rounding the scale to f16,
+                // times 127.
                 let error = (f32::from(byte as i8) * scale - value).abs();
                 assert!(error <= scale * (0.5 + 127.0 / 2048.0), "{value}: {error}");
             }

@@ -1,8 +1,8 @@
-//! Models for other programs.
+//! Exports models for other programs.
 //!
-//! A folder of weights, ours, Hugging Face's or nanoGPT's, becomes a GGUF file for llama.cpp, a
-//! `ckpt.pt` for nanoGPT, or a folder for `transformers`. At most one tensor is held at a time. A
-//! file appears whole or not at all.
+//! Converts weights from a folder of ours, Hugging Face's or nanoGPT's to a GGUF file for
+//! llama.cpp, a `ckpt.pt` for nanoGPT, or a folder for `transformers`. At most one tensor is in
+//! memory at a time. Files are written atomically.
 
 mod folder;
 pub mod gguf;
@@ -28,7 +28,7 @@ pub use self::{folder::to_folder, nanogpt::to_nanogpt};
 use crate::{
     attempt::Attempt,
     checkpoint::{
-        self, Architecture, CheckpointError, Positions, StoreError, TensorPiece, TensorSink,
+        self, Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink,
         Tensors, Weights,
     },
 };
@@ -43,14 +43,14 @@ pub enum ExportError {
         #[from]
         source: CheckpointError,
     },
-    /// There is a file already.
+    /// The output file already exists.
     #[error("`{path}` exists; `--overwrite` replaces it")]
     Exists {
         /// Which file.
         path: PathBuf,
     },
     /// A folder whose checkpoint would no longer resume.
-    #[error("`{path}` holds a run; export to another folder")]
+    #[error("`{path}` contains a training run; export to another folder")]
     HoldsRun {
         /// Which folder.
         path: PathBuf,
@@ -88,14 +88,14 @@ pub enum ExportError {
     /// The config of the checkpoint does not resolve.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Rotary positions that llama.cpp has for Llama alone.
+    /// Rotary positions that llama.cpp supports for Llama alone.
     #[error(
-        "GGUF has `rope_scaling` of type `llama3` for the families `llama` and `mistral` alone"
+        "GGUF supports `rope_scaling` of type `llama3` only for the families `llama` and `mistral`"
     )]
     RopeScaling,
 }
 
-/// What GGUF cannot express of a tokenizer.
+/// Why GGUF cannot express a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerGap {
     /// Characters of several bytes.
@@ -118,7 +118,7 @@ pub struct Exported {
     pub n_tensors: usize,
     /// How long it is.
     pub bytes: u64,
-    /// Whether the other program computes another kind of GELU than the model was trained with:
+    /// Whether the other program computes a different GELU from the one the model was trained with:
     /// llama.cpp's GPT-2 approximates it, nanoGPT's does not.
     pub has_other_gelu: bool,
 }
@@ -146,11 +146,11 @@ pub fn to_gguf(
     let n_tensors = described.len();
 
     let failed = |action, source| ExportError::Io { action, path: out.to_owned(), source };
-    let draft = Draft::of(out);
+    let draft = TemporaryFile::of(out);
     let file = GgufFile::create(&draft.0, &metadata, described)
         .map_err(|source| failed(Attempt::Write, source))?;
     let mut sink = GgufSink { model, tensors: &tensors, file, values: Vec::new(), filled: 0 };
-    weights.read(&tensors, Positions::Exact, &mut sink)?;
+    weights.read(&tensors, PositionRows::Exact, &mut sink)?;
     if let Some(divisors) = &divisors {
         let written = sink.file.write(ROPE_DIVISORS, divisors);
         written.map_err(|source| failed(Attempt::Write, source))?;
@@ -170,10 +170,10 @@ fn check_free(out: &Path, overwrite: bool) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// A file under another name. Dropping it removes it; after a rename there is nothing to remove.
-struct Draft(PathBuf);
+/// A file under a temporary name. Dropping this removes it, unless it has been renamed.
+struct TemporaryFile(PathBuf);
 
-impl Draft {
+impl TemporaryFile {
     /// The draft of the file `out`, next to it.
     fn of(out: &Path) -> Self {
         let mut name = out.file_name().unwrap_or_default().to_owned();
@@ -182,14 +182,14 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // the error before is the one to report
+        let _ = fs::remove_file(&self.0); // an earlier error is the one to report
     }
 }
 
-/// All tensors of the file. llama.cpp's GPT-2 always has biases; those that a model lacks are
-/// described and stay zero.
+/// All tensors of the file. llama.cpp's GPT-2 always has biases; if the model has none, they are
+/// zero.
 fn described(tensors: &Tensors, dtype: GgufType) -> Vec<GgufTensor> {
     let naming = tensors.naming;
     let mut described = Vec::new();
@@ -212,7 +212,7 @@ fn described(tensors: &Tensors, dtype: GgufType) -> Vec<GgufTensor> {
     described
 }
 
-/// Takes tensors one after the other and writes each when it is whole.
+/// Collects tensors one after the other and writes each when it is complete.
 struct GgufSink<'a> {
     model: Model,
     tensors: &'a Tensors,
@@ -248,8 +248,8 @@ impl TensorSink for GgufSink<'_> {
 /// The tensor of [`rope_divisors`].
 const ROPE_DIVISORS: &str = "rope_freqs.weight";
 
-/// What llama.cpp divides the frequency of each pair of channels by, if a model of Llama 3's kind
-/// scales them.
+/// The divisors that llama.cpp applies to the frequency of each pair of channels, if the model
+/// scales them as Llama 3 does.
 fn rope_divisors(model: &Model) -> Option<Vec<f32>> {
     let rope = model.rope()?;
     let is_read = names::architecture(model.family) == "llama";
@@ -297,7 +297,8 @@ fn metadata(
                 add("rope.scaling.type", GgufValue::Text("linear".to_owned()));
                 add("rope.scaling.factor", GgufValue::Real(factor.get() as f32));
             }
-            // A tensor has them, which llama.cpp reads for the `llama` architecture alone.
+            // They are stored in a tensor, which llama.cpp reads for the `llama` architecture
+            // alone.
             RopeScaling::Llama3 { .. } if rope_divisors(model).is_some() => {}
             RopeScaling::Llama3 { .. } => return Err(ExportError::RopeScaling),
         }

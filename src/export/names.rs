@@ -1,11 +1,11 @@
-//! The names of llama.cpp's tensors, and how it wants their rows.
+//! The names of llama.cpp's tensors, and its order of their rows.
 
 use fitgpt_plan::{
     family::{Family, Naming},
     model::Model,
 };
 
-/// llama.cpp's name of a parameter; `None` if it has no such tensor.
+/// llama.cpp's name for a parameter; `None` if it has no such tensor.
 pub(super) fn tensor(naming: &Naming, parameter: &str) -> Option<String> {
     let (stem, end) = parameter.rsplit_once('.')?;
     let is = |name: &str, wanted: &str| !wanted.is_empty() && name == wanted;

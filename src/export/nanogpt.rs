@@ -1,7 +1,7 @@
-//! nanoGPT's `ckpt.pt`: what its `sample.py` and `train.py --init_from=resume` read.
+//! Exports nanoGPT's `ckpt.pt`, which its `sample.py` and `train.py --init_from=resume` read.
 //!
-//! The file has the weights and, from a checkpoint of AdamW, its moments. A folder of weights alone
-//! becomes a run at iteration 0 with an empty optimizer.
+//! The file has the weights and, from a checkpoint of AdamW, its moments. A folder with weights
+//! only becomes a run at iteration 0 with an empty optimizer.
 
 use std::{collections::HashMap, path::Path};
 
@@ -12,18 +12,18 @@ use fitgpt_plan::{
     optimizer::Optimizer,
 };
 
-use super::{Draft, ExportError, Exported};
+use super::{ExportError, Exported, TemporaryFile};
 use crate::{
     attempt::Attempt,
     checkpoint::{
-        Checkpoint, Positions, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
+        Checkpoint, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
     },
     disk::{Disk, DiskError},
     pytorch::{ArchiveWriter, PickleWriter},
     run::train::Document,
 };
 
-/// What nanoGPT says before its first evaluation.
+/// nanoGPT's value before its first evaluation.
 const NO_LOSS: f64 = 1e9;
 /// Fixed in nanoGPT.
 const EPSILON: f64 = 1e-8;
@@ -55,7 +55,7 @@ pub fn to_nanogpt(folder: &Path, out: &Path, overwrite: bool) -> Result<Exported
         check_family(&model)?;
         let tensors = Tensors::weights_of(&model);
         write(out, &model, dropout, &tensors, None, |sink| {
-            Ok(weights.read(&tensors, Positions::Exact, sink)?)
+            Ok(weights.read(&tensors, PositionRows::Exact, sink)?)
         })
     }
 }
@@ -67,19 +67,19 @@ fn check_family(model: &Model) -> Result<(), ExportError> {
     }
 }
 
-/// How far the run is, and its config.
+/// The run's position and its config.
 #[derive(Clone, Copy)]
 struct RunFacts<'a> {
     document: &'a Document,
     config: &'a Config,
 }
 
-/// Which storage holds which tensor, and the sizes of all.
+/// The storage of each tensor, and the sizes of all storages.
 #[derive(Default)]
 struct Storages {
     sizes: Vec<u64>,
     of: HashMap<(String, Option<&'static str>), usize>,
-    /// The number of updates, once for every parameter: `torch` would share a storage otherwise.
+    /// Storages for the number of updates, one for every parameter: in `torch` they are not shared.
     steps: Vec<usize>,
 }
 
@@ -119,9 +119,9 @@ fn write(
     let updates = run.map_or(0, |run| run.document.position.updates);
     let storages = Storages::new(tensors, updates);
     let pickle = pickle(model, dropout, tensors, &storages, run);
-    let draft = Draft::of(out);
+    let draft = TemporaryFile::of(out);
     let disk = Disk::real();
-    disk.remove_file(&draft.0).map_err(of_disk)?; // of an export that was interrupted
+    disk.remove_file(&draft.0).map_err(of_disk)?; // left by an interrupted export
     let file = disk.create(&draft.0).map_err(of_disk)?;
     let archive = ArchiveWriter::create(file, &pickle, &storages.sizes).map_err(of_disk)?;
     let mut sink = ArchiveSink { archive, storages };
@@ -149,7 +149,7 @@ struct ArchiveSink {
 impl TensorSink for ArchiveSink {
     fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         let key = (piece.entry.parameter.clone(), piece.entry.state);
-        // States before the first update are zero, and not in the file.
+        // Before the first update the states are zero and not stored.
         let Some(&index) = self.storages.of.get(&key) else { return Ok(()) };
         assert_eq!(self.archive.written(index), piece.start as u64, "pieces come in order");
         if cfg!(target_endian = "big") {
@@ -177,7 +177,7 @@ fn pickle(
                 it.text(&format!("transformer.{}", entry.parameter));
                 it.tensor(storages.of[&(entry.parameter.clone(), None)], &entry.shape);
             }
-            // The same storage: the head is the embedding.
+            // The head shares the embedding's storage.
             let table = &tensors.weights[0];
             it.text("lm_head.weight");
             it.tensor(storages.of[&(table.parameter.clone(), None)], &table.shape);
@@ -232,7 +232,8 @@ fn config_value(it: &mut PickleWriter, key: &str, value: &ConfigValue) {
     }
 }
 
-/// AdamW as `torch.optim` describes it: parameters that decay first, then the others.
+/// AdamW's state in the layout of `torch.optim`: parameters with weight decay first, then the
+/// others.
 fn optimizer(
     it: &mut PickleWriter,
     model: &Model,
@@ -246,7 +247,7 @@ fn optimizer(
     it.text("state");
     it.dict(|it| {
         for (number, index) in decaying.iter().chain(&others).enumerate() {
-            // Nothing before the first update.
+            // There is no state before the first update.
             let Some(step) = storages.steps.get(*index) else { break };
             let entry = &tensors.weights[*index];
             it.int(number as i64);

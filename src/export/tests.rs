@@ -1,4 +1,4 @@
-//! Folders of `transformers` become files that read back as the same weights.
+//! Exported folders of `transformers` read back as the same weights.
 
 use std::collections::HashMap;
 
@@ -87,11 +87,11 @@ fn parse(bytes: &[u8]) -> Parsed {
 }
 
 fn export(folder: &Path, dtype: GgufType) -> Parsed {
-    let place = tempfile::tempdir().unwrap();
-    let out = place.path().join("model.gguf");
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("model.gguf");
     let exported = to_gguf(folder, &out, dtype, false).unwrap();
     let bytes = fs::read(&out).unwrap();
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing else is left");
     assert_eq!(exported.bytes, bytes.len() as u64);
     let error = to_gguf(folder, &out, dtype, false).unwrap_err();
     assert!(matches!(error, ExportError::Exists { .. }), "{error}");
@@ -105,7 +105,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 #[test]
-fn gpt2s_weights_are_those_of_its_folder_with_linear_layers_turned() {
+fn gpt2s_weights_are_those_of_its_folder_with_linear_layers_transposed() {
     let folder = golden("transformers_gpt2");
     let file = fs::read(folder.join("model.safetensors")).unwrap();
     let theirs = SafeTensors::deserialize(&file).unwrap();
@@ -159,7 +159,7 @@ fn llama_3s_scaling_is_a_divisor_for_each_pair_of_channels() {
 }
 
 #[test]
-fn a_type_is_that_of_the_matrices() {
+fn a_type_applies_to_matrices_only() {
     let parsed = export(&golden("transformers_gpt2"), GgufType::F16);
     assert_eq!(parsed.tensors["blk.0.ffn_up.weight"].1, 1);
     assert_eq!(parsed.tensors["blk.0.ffn_up.bias"].1, 0);

@@ -1,8 +1,8 @@
-//! A tokenizer as llama.cpp's metadata.
+//! Writes a tokenizer as llama.cpp's metadata.
 //!
-//! llama.cpp has byte-level BPE under the name `gpt2`, with the name of a rule that splits text into
-//! words. GPT-2's tokens, characters of one byte, and a `tokenizer.json` whose rule has such a name can
-//! be written; everything else is refused, since llama.cpp would read text as other tokens.
+//! llama.cpp calls byte-level BPE `gpt2`, and has names for the rules that split text into words.
+//! GPT-2's tokens, characters of one byte, and a `tokenizer.json` whose rule has such a name can be
+//! written; everything else is refused, since llama.cpp would encode text differently.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -32,7 +32,7 @@ const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 struct GgufVocabulary {
     /// The rule that splits text into words.
     rule: &'static str,
-    /// By id, with its kind; ids without one are filled up later.
+    /// By id, with its kind; missing ids are filled in later.
     tokens: BTreeMap<u32, (String, i32)>,
     merges: Vec<String>,
     begin_id: Option<u32>,
@@ -195,7 +195,7 @@ fn of_document(document: &Value, folder: &Path) -> Result<GgufVocabulary, Tokeni
     Ok(GgufVocabulary { rule, tokens, merges, begin_id, end_id, unknown_id: None, begins })
 }
 
-/// llama.cpp's name for how a document splits text into words, if it has one.
+/// llama.cpp's name for a document's rule that splits text into words, if it has one.
 fn rule(document: &Value) -> Option<&'static str> {
     let is_plain = |value: &Value| value.is_null() || value["type"] == "NFC";
     if !is_plain(&document["normalizer"]) || document["model"]["byte_fallback"] == true {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_has_llama_cpps_name_or_none() {
+    fn only_known_rules_have_a_name_in_llama_cpp() {
         let digits = json!({ "type": "Digits", "individual_digits": true });
         let sequence =
             |first: &Value| json!({ "type": "Sequence", "pretokenizers": [first, level(true)] });

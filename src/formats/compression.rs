@@ -1,4 +1,4 @@
-//! gzip and Zstandard, known by their first bytes.
+//! Decompresses gzip and Zstandard, which are recognised by their first bytes.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -10,14 +10,14 @@ use ruzstd::decoding::{
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The first three bytes after the first of a frame that holds no data; that one is 0x50 to 0x5f.
+/// Bytes 1 to 3 of a skippable frame; byte 0 is 0x50 to 0x5f.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 const READ_BYTES: usize = 64 << 10;
 
-/// What `source` gives, without its compression. Reads its first bytes.
+/// The content of `source`, decompressed if needed. Reads its first bytes.
 ///
-/// gzip takes 64 KiB of memory, Zstandard what its frames ask for, at most 100 MiB.
+/// gzip takes 64 KiB of memory, Zstandard the window size of its frames, at most 100 MiB.
 pub fn plain<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut source = BufReader::with_capacity(READ_BYTES, source);
     let first = loop {
@@ -36,7 +36,7 @@ pub fn plain<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     }
 }
 
-/// Whether what begins with these bytes is compressed.
+/// Whether a file that begins with these bytes is compressed.
 pub fn is_compressed(first: &[u8]) -> bool {
     is_gzip(first) || is_zstd(first)
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_bytes_are_read_as_what_they_hold() {
+    fn compressed_bytes_are_decompressed() {
         let text = "some words, and again some words\n".repeat(20_000);
         let text = text.as_bytes();
         assert_eq!(read(text).unwrap(), text);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_is_an_error() {
+    fn a_truncated_file_is_an_error() {
         let text = (0..5_000_u32).flat_map(|i| (i * i).to_le_bytes()).collect::<Vec<_>>();
         for bytes in [gzip(&text), zstd(&text)] {
             for end in [bytes.len() / 3, bytes.len() - 9, bytes.len() - 1] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_bytes_or_an_error_and_never_a_panic() {
+    fn a_corrupted_file_gives_bytes_or_an_error_and_never_a_panic() {
         let text = b"some words, and again some words".repeat(50);
         for whole in [gzip(&text), zstd(&text)] {
             for at in 0..whole.len() {

@@ -1,7 +1,7 @@
-//! Formats of foreign files that datasets come in.
+//! File formats of datasets.
 //!
-//! Whatever a file holds, the answer is its texts or an error: nothing that a file states is
-//! believed before its bytes are there.
+//! The files are not trusted: any file gives its texts or an error, and no length in a file is used
+//! before that many bytes have been read.
 
 pub mod compression;
 pub mod parquet;

@@ -1,15 +1,15 @@
-//! The cache of Hugging Face's tools, as they lay it out:
+//! The cache of Hugging Face's tools, in their layout:
 //!
 //! ```text
 //! datasets--owner--name/
-//!   blobs/<hash>                    content; `<hash>.incomplete` while it arrives
-//!   refs/<revision>                 the commit that a branch was at
+//!   blobs/<hash>                    content; `<hash>.incomplete` during the download
+//!   refs/<revision>                 the commit of a branch
 //!   snapshots/<commit>/<path>       a link to the blob
 //! .locks/datasets--owner--name/<hash>.lock
 //! ```
 //!
 //! One file is ours: `.fitgpt-<commit>.json` lists the repository's files, so that a complete copy
-//! is known to be complete without the network. Hugging Face's tools do not look at it.
+//! can be recognised offline. Hugging Face's tools ignore it.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 use super::{FileHash, HubError, RemoteFile, Repo, is_commit};
 use crate::{attempt::Attempt, os};
 
-/// The listing of the largest dataset, a hundred thousand files, has some ten megabytes.
+/// More than any listing: that of the largest dataset, a hundred thousand files, has about ten
+/// megabytes.
 const LISTING_BYTES_LIMIT: u64 = 256 << 20;
 
 /// A repository in the cache.
@@ -34,7 +35,7 @@ pub(super) struct RepoCache {
     revision: String,
 }
 
-/// A file as it is written in a listing.
+/// A file in a listing.
 #[derive(Debug, Serialize, Deserialize)]
 struct ListedFile {
     bytes: u64,
@@ -57,7 +58,7 @@ impl RepoCache {
         }
     }
 
-    /// The commit of the revision, as far as this machine knows.
+    /// The commit of the revision, if the cache has it.
     pub(super) fn commit(&self) -> Result<Option<String>, HubError> {
         if is_commit(&self.revision) {
             return Ok(Some(self.revision.clone()));
@@ -94,7 +95,7 @@ impl RepoCache {
         Ok(files.into_iter().map(file).collect())
     }
 
-    /// A listing that cannot be read is none.
+    /// Returns `None` for a listing that cannot be parsed.
     fn read_listing(&self, commit: &str) -> Result<Option<Listing>, HubError> {
         let path = self.listing_path(commit);
         match os::read_text(&path, LISTING_BYTES_LIMIT) {
@@ -108,7 +109,7 @@ impl RepoCache {
         self.folder.join(format!(".fitgpt-{commit}.json"))
     }
 
-    /// Keeps what `folder` lists at `commit`, and that the revision is there.
+    /// Stores the listing of `folder` at `commit`, and the commit of the revision.
     pub(super) fn keep_listing(
         &mut self,
         commit: &str,
@@ -145,7 +146,7 @@ impl RepoCache {
             };
             for entry in entries {
                 let path = entry.map_err(HubError::io(Attempt::List, &*folder))?.path();
-                let Ok(facts) = fs::metadata(&path) else { continue }; // a link to nothing
+                let Ok(facts) = fs::metadata(&path) else { continue }; // a broken link
                 if facts.is_dir() {
                     folders.push(path);
                 } else if let Some(name) = path.strip_prefix(&root).ok().and_then(Path::to_str) {
@@ -166,7 +167,7 @@ impl RepoCache {
         Ok(files)
     }
 
-    /// Where a file of this revision, a commit, has its name.
+    /// The path of a file in the snapshot of this revision, which is a commit.
     pub(super) fn snapshot_path(&self, file: &RemoteFile) -> PathBuf {
         self.folder.join("snapshots").join(&self.revision).join(&file.path)
     }
@@ -179,13 +180,13 @@ impl RepoCache {
         self.folder.join("blobs").join(format!("{}.incomplete", file.hash.hex()))
     }
 
-    /// The file's path, if it is here with its whole length.
+    /// The file's path, if it is in the cache with its full length.
     pub(super) fn find(&self, file: &RemoteFile) -> Option<PathBuf> {
         let path = self.snapshot_path(file);
         has_length(&path, file.bytes).then_some(path)
     }
 
-    /// How much of the file is not here.
+    /// How much of the file is not in the cache.
     pub(super) fn missing_bytes(&self, file: &RemoteFile) -> u64 {
         if self.find(file).is_some() || has_length(&self.blob_path(file), file.bytes) {
             return 0;
@@ -194,7 +195,8 @@ impl RepoCache {
         file.bytes.saturating_sub(here)
     }
 
-    /// Waits until no other process downloads the file. The lock ends with the result.
+    /// Waits until no other process downloads the file. The lock is released when the result is
+    /// dropped.
     pub(super) fn lock(&self, file: &RemoteFile) -> Result<File, HubError> {
         let path = self.locks.join(format!("{}.lock", file.hash.hex()));
         make_folder(&self.locks)?;
@@ -209,19 +211,19 @@ impl RepoCache {
         make_folder(&self.folder.join("blobs"))
     }
 
-    /// Gives a blob that is whole its name in the snapshot.
+    /// Links a complete blob into the snapshot.
     pub(super) fn name_blob(&self, file: &RemoteFile) -> Result<PathBuf, HubError> {
         let path = self.snapshot_path(file);
         let folder = path.parent().expect("it is below the cache");
         make_folder(folder)?;
         if fs::symlink_metadata(&path).is_ok() {
-            // A link to a blob that is gone, or a file of another length.
+            // A broken link, or a file of another length.
             fs::remove_file(&path).map_err(HubError::io(Attempt::Remove, &*path))?;
         }
         let blob = self.blob_path(file);
         let up = "../".repeat(2 + file.path.matches('/').count());
         let target = PathBuf::from(format!("{up}blobs/{}", file.hash.hex()));
-        // A system without links gets a second name, or the file itself, as Hugging Face's tools do.
+        // Without symbolic links, use a hard link or the file itself, as Hugging Face's tools do.
         os::link_to(&target, &path)
             .or_else(|_| fs::hard_link(&blob, &path))
             .or_else(|_| fs::rename(&blob, &path))
@@ -238,7 +240,7 @@ fn make_folder(path: &Path) -> Result<(), HubError> {
     fs::create_dir_all(path).map_err(HubError::io(Attempt::Create, path))
 }
 
-/// Writes a small file whole or not at all.
+/// Writes a small file atomically.
 fn replace(path: &Path, content: &[u8]) -> Result<(), HubError> {
     if let Some(folder) = path.parent() {
         make_folder(folder)?;
@@ -248,13 +250,13 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), HubError> {
     fs::rename(&draft, path).map_err(HubError::io(Attempt::Rename, path))
 }
 
-/// Whether a path of a repository stays below a folder that it is joined to.
+/// Whether a path of a repository stays inside a folder that it is joined to.
 pub(super) fn is_safe(path: &str) -> bool {
     let is_plain = |part: &str| !matches!(part, "" | "." | "..");
     !path.contains(['\\', ':', '\0']) && path.split('/').all(is_plain)
 }
 
-/// Whether a text is a SHA-1 or SHA-256 in hexadecimal, and so a harmless name.
+/// Whether a text is a SHA-1 or SHA-256 in hexadecimal, and therefore safe as a file name.
 pub(super) fn is_hash(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,8 +1,8 @@
-//! The hub's interface: what a repository holds, and its files.
+//! The hub's API: the files of a repository, and their contents.
 //!
-//! A request that fails for a passing reason (429, 5xx, no connection) is repeated after the wait
-//! that the hub asks for, or after one that doubles. The token goes to the endpoint and to nobody
-//! that it redirects to.
+//! A request that fails temporarily (429, 5xx, no connection) is repeated after the wait that the
+//! hub asks for, or with exponential backoff. The token is sent to the endpoint only, never to a
+//! redirect.
 
 use std::{
     fmt::Write as _,
@@ -16,22 +16,22 @@ use serde::Deserialize;
 use super::{
     FileHash, HubError, RemoteFile, Repo, RepoKind, Settings,
     cache::{is_hash, is_safe},
-    http::{Answer, Network, NoAnswer},
+    http::{HttpError, HttpResponse, Network},
     is_commit,
 };
 
-/// The longest wait that is granted to a busy hub.
+/// The longest wait that is accepted.
 const WAIT_LIMIT: Duration = Duration::from_mins(5);
 
-/// A page of a listing has 1,000 files of about 300 bytes.
+/// More than any page of a listing, which has 1,000 files of about 300 bytes.
 const PAGE_BYTES_LIMIT: u64 = 16 << 20;
 
-/// The largest dataset has about 100,000 files.
+/// More than any listing: the largest dataset has about 100,000 files.
 const PAGES_LIMIT: usize = 1000;
 
 const REDIRECTS_LIMIT: usize = 5;
 
-/// Talks to a hub.
+/// A client of a hub.
 #[derive(Debug)]
 pub(super) struct Client {
     network: Network,
@@ -42,8 +42,8 @@ pub(super) struct Client {
 }
 
 /// A part of a file that is about to be read.
-pub(super) struct Part {
-    /// Where it starts: what was asked for, or 0 if the server gives only whole files.
+pub(super) struct FilePart {
+    /// Its offset: the requested one, or 0 if the server sends only whole files.
     pub(super) start: u64,
     pub(super) body: Box<dyn io::Read>,
 }
@@ -54,7 +54,7 @@ struct Revision {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct TreeEntry {
     r#type: String,
     path: String,
     #[serde(default)]
@@ -71,7 +71,7 @@ struct Lfs {
 
 impl Client {
     pub(super) fn new(settings: &Settings) -> Result<Self, HubError> {
-        let network = Network::new().map_err(|error| no_answer("TLS", error))?;
+        let network = Network::new().map_err(|error| http_error("TLS", error))?;
         Ok(Self {
             network,
             endpoint: settings.endpoint.clone(),
@@ -81,12 +81,12 @@ impl Client {
         })
     }
 
-    /// How often a request is made before it counts as failed.
+    /// How often a request is made before it fails.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// The wait before attempt `attempt`, from 1; none before the first.
+    /// Waits before attempt `attempt`, counted from 1; not before the first.
     pub(super) fn wait(&self, attempt: u32, stop: &dyn Fn() -> bool) -> Result<(), HubError> {
         match attempt {
             0 | 1 => Ok(()),
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// The commit that a branch is at.
+    /// The commit of a branch.
     pub(super) fn commit(&self, repo: &Repo, stop: &dyn Fn() -> bool) -> Result<String, HubError> {
         let url = format!("{}/revision/{}", self.api(repo), quoted(&repo.revision, ""));
         let answer = self.ask(&url, &repo.id, &repo.revision, stop)?;
@@ -102,7 +102,7 @@ impl Client {
         if is_commit(&revision.sha) {
             return Ok(revision.sha);
         }
-        Err(bad_answer(&url, "`sha` is no commit"))
+        Err(bad_response(&url, "`sha` is not a commit"))
     }
 
     /// The files below a folder, sorted by path. The repository's revision is a commit.
@@ -123,36 +123,36 @@ impl Client {
             let answer = self.ask(&url, &repo.id, what, stop)?;
             next = answer.header("link").and_then(next_page).map(str::to_owned);
             if next.as_ref().is_some_and(|next| !self.is_endpoint(next)) {
-                return Err(bad_answer(&url, "the next page is at another host"));
+                return Err(bad_response(&url, "the next page is at another host"));
             }
-            let entries: Vec<Entry> = read_json(&url, answer)?;
+            let entries: Vec<TreeEntry> = read_json(&url, answer)?;
             for entry in entries.into_iter().filter(|entry| entry.r#type == "file") {
                 files.push(remote_file(&url, entry)?);
             }
         }
         if next.is_some() {
-            return Err(bad_answer(&tree, "the listing does not end"));
+            return Err(bad_response(&tree, "the listing does not end"));
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files.dedup_by(|a, b| a.path == b.path);
         Ok(files)
     }
 
-    /// The file from byte `start` on. Where the server gives the whole file instead, the part
-    /// starts at 0.
+    /// The file from byte `start`. If the server sends the whole file instead, the part starts at
+    /// 0.
     pub(super) fn open(
         &self,
         repo: &Repo,
         file: &RemoteFile,
         start: u64,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Part, HubError> {
+    ) -> Result<FilePart, HubError> {
         let kind = if repo.kind == RepoKind::Dataset { "datasets/" } else { "" };
         let (revision, path) = (quoted(&repo.revision, ""), quoted(&file.path, "/"));
         let mut url = format!("{}/{kind}{}/resolve/{revision}/{path}", self.endpoint, repo.id);
         let range = format!("bytes={start}-");
         for _ in 0..=REDIRECTS_LIMIT {
-            let answer = self.patiently(&url, &repo.id, &file.path, stop, |headers| {
+            let answer = self.with_retries(&url, &repo.id, &file.path, stop, |headers| {
                 if start > 0 {
                     headers.push(("range".to_owned(), range.clone()));
                 }
@@ -160,24 +160,24 @@ impl Client {
             match answer.status {
                 301 | 302 | 303 | 307 | 308 => {
                     let Some(location) = answer.header("location") else {
-                        return Err(bad_answer(&url, "a redirect to nowhere"));
+                        return Err(bad_response(&url, "a redirect without a location"));
                     };
                     url = joined(&url, location);
                 }
                 200 => {
                     check_length(&url, &answer, file.bytes)?;
-                    return Ok(Part { start: 0, body: answer.body });
+                    return Ok(FilePart { start: 0, body: answer.body });
                 }
                 206 => {
                     check_range(&url, &answer, start, file.bytes)?;
-                    return Ok(Part { start, body: answer.body });
+                    return Ok(FilePart { start, body: answer.body });
                 }
-                // The part that is here is no part of the file.
-                416 => return Ok(Part { start: 0, body: Box::new(io::empty()) }),
+                // The part in the cache does not belong to the file.
+                416 => return Ok(FilePart { start: 0, body: Box::new(io::empty()) }),
                 status => return Err(HubError::Status { url: shown(&url), status }),
             }
         }
-        Err(bad_answer(&url, "too many redirects"))
+        Err(bad_response(&url, "too many redirects"))
     }
 
     fn api(&self, repo: &Repo) -> String {
@@ -194,24 +194,24 @@ impl Client {
         repo: &str,
         what: &str,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Answer, HubError> {
-        let answer = self.patiently(url, repo, what, stop, |_| ())?;
+    ) -> Result<HttpResponse, HubError> {
+        let answer = self.with_retries(url, repo, what, stop, |_| ())?;
         match answer.status {
             200 => Ok(answer),
             status => Err(HubError::Status { url: shown(url), status }),
         }
     }
 
-    /// Asks until there is an answer that is worth something: a success, a redirect, or an error
-    /// that asking again does not change.
-    fn patiently(
+    /// Repeats a request until its response is final: a success, a redirect, or an error that
+    /// repeating does not change.
+    fn with_retries(
         &self,
         url: &str,
         repo: &str,
         what: &str,
         stop: &dyn Fn() -> bool,
         add: impl Fn(&mut Vec<(String, String)>),
-    ) -> Result<Answer, HubError> {
+    ) -> Result<HttpResponse, HubError> {
         let mut headers = Vec::new();
         if let Some(token) = self.token.as_ref().filter(|_| self.is_endpoint(url)) {
             headers.push(("authorization".to_owned(), format!("Bearer {token}")));
@@ -224,16 +224,16 @@ impl Client {
                 return Err(HubError::Stopped);
             }
             let (wait, error) = match self.network.get(url, &headers) {
-                Err(error @ NoAnswer::NotBuilt) => return Err(no_answer(url, error)),
-                Err(error) => (None, no_answer(url, error)),
+                Err(error @ HttpError::NotBuilt) => return Err(http_error(url, error)),
+                Err(error) => (None, http_error(url, error)),
                 Ok(answer) => match answer.status {
                     401 if self.is_endpoint(url) => {
                         let has_token = self.token.is_some();
                         return Err(HubError::Unauthorized { repo: repo.to_owned(), has_token });
                     }
                     403 if self.is_endpoint(url) => {
-                        let said = answer.header("x-error-message").unwrap_or("no reason given");
-                        let reason = said.chars().take(300).collect();
+                        let message = answer.header("x-error-message").unwrap_or("no reason given");
+                        let reason = message.chars().take(300).collect();
                         return Err(HubError::Forbidden { repo: repo.to_owned(), reason });
                     }
                     404 => {
@@ -244,8 +244,8 @@ impl Client {
                         let error = HubError::TooManyRequests { attempts: attempt };
                         (asked_wait(&answer), error)
                     }
-                    // 401 and 403 of a store: the signed address is out of date, and asking the
-                    // hub again gives a new one.
+                    // 401 and 403 from a storage server: the signed address has expired, and the
+                    // hub gives a new one.
                     status @ (401 | 403 | 408 | 500..=599) => {
                         (asked_wait(&answer), HubError::Status { url: shown(url), status })
                     }
@@ -265,7 +265,7 @@ impl Client {
     }
 }
 
-/// Where a redirect leads that may be relative to the host.
+/// The target of a redirect, which may be relative.
 fn joined(url: &str, location: &str) -> String {
     if location.contains("://") {
         return location.to_owned();
@@ -279,7 +279,7 @@ fn joined(url: &str, location: &str) -> String {
     format!("{}/{location}", &url[..folder_end])
 }
 
-/// Waits, unless somebody asks to stop.
+/// Waits, unless the user asks to stop.
 fn sleep(wait: Duration, stop: &dyn Fn() -> bool) -> Result<(), HubError> {
     let end = Instant::now() + wait;
     loop {
@@ -294,9 +294,9 @@ fn sleep(wait: Duration, stop: &dyn Fn() -> bool) -> Result<(), HubError> {
     }
 }
 
-/// How long a busy server asks to wait: `Retry-After` in seconds, or the time to the end of the
+/// The wait that a busy server asks for: `Retry-After` in seconds, or the time to the end of the
 /// window in the hub's `RateLimit`.
-fn asked_wait(answer: &Answer) -> Option<Duration> {
+fn asked_wait(answer: &HttpResponse) -> Option<Duration> {
     let after = answer.header("retry-after").and_then(|value| value.trim().parse().ok());
     let window = || {
         let limit = answer.header("ratelimit")?;
@@ -313,7 +313,7 @@ fn next_page(link: &str) -> Option<&str> {
     })
 }
 
-fn remote_file(url: &str, entry: Entry) -> Result<RemoteFile, HubError> {
+fn remote_file(url: &str, entry: TreeEntry) -> Result<RemoteFile, HubError> {
     let (bytes, hash) = match entry.lfs {
         Some(lfs) => (lfs.size, FileHash::Sha256(lfs.oid)),
         None => (entry.size, FileHash::GitBlob(entry.oid)),
@@ -323,38 +323,38 @@ fn remote_file(url: &str, entry: Entry) -> Result<RemoteFile, HubError> {
         FileHash::GitBlob(hex) => hex.len() == 40 && is_hash(hex),
     };
     if !is_right {
-        return Err(bad_answer(url, "a file without a hash"));
+        return Err(bad_response(url, "a file without a hash"));
     }
     if !is_safe(&entry.path) {
-        return Err(bad_answer(url, "a path that leaves its folder"));
+        return Err(bad_response(url, "a path that leaves its folder"));
     }
     Ok(RemoteFile { path: entry.path, bytes, hash })
 }
 
-fn read_json<T: for<'a> Deserialize<'a>>(url: &str, answer: Answer) -> Result<T, HubError> {
+fn read_json<T: for<'a> Deserialize<'a>>(url: &str, answer: HttpResponse) -> Result<T, HubError> {
     let mut text = Vec::new();
     let read = answer.body.take(PAGE_BYTES_LIMIT + 1).read_to_end(&mut text);
     read.map_err(|error| HubError::Unreachable { url: shown(url), reason: error.to_string() })?;
     if text.len() as u64 > PAGE_BYTES_LIMIT {
-        return Err(bad_answer(url, "it is too long"));
+        return Err(bad_response(url, "it is too long"));
     }
-    serde_json::from_slice(&text).map_err(|error| bad_answer(url, &error.to_string()))
+    serde_json::from_slice(&text).map_err(|error| bad_response(url, &error.to_string()))
 }
 
-/// A whole file has the length that was listed.
-fn check_length(url: &str, answer: &Answer, bytes: u64) -> Result<(), HubError> {
+/// Checks that a whole file has the listed length.
+fn check_length(url: &str, answer: &HttpResponse, bytes: u64) -> Result<(), HubError> {
     let stated = answer.header("content-length").and_then(|length| length.parse::<u64>().ok());
     match stated {
         Some(stated) if stated != bytes => {
-            let reason = format!("its length is {stated}, and should be {bytes}");
-            Err(bad_answer(url, &reason))
+            let reason = format!("its length is {stated}, expected {bytes}");
+            Err(bad_response(url, &reason))
         }
         _ => Ok(()),
     }
 }
 
-/// A part is the one that was asked for, of a file with the length that was listed.
-fn check_range(url: &str, answer: &Answer, start: u64, bytes: u64) -> Result<(), HubError> {
+/// Checks that a part is the requested one of a file with the listed length.
+fn check_range(url: &str, answer: &HttpResponse, start: u64, bytes: u64) -> Result<(), HubError> {
     let stated = answer.header("content-range").unwrap_or_default();
     let parsed = stated.strip_prefix("bytes ").and_then(|range| {
         let (range, total) = range.split_once('/')?;
@@ -364,10 +364,10 @@ fn check_range(url: &str, answer: &Answer, start: u64, bytes: u64) -> Result<(),
     if parsed == Some((start, bytes)) {
         return Ok(());
     }
-    Err(bad_answer(url, &format!("it gives `{stated}` for byte {start} of {bytes}")))
+    Err(bad_response(url, &format!("it has `{stated}` instead of byte {start} of {bytes}")))
 }
 
-/// Percent-encodes what is no plain character of an address, and leaves `kept` as it is.
+/// Percent-encodes a text for an address, except plain characters and `kept`.
 fn quoted(text: &str, kept: &str) -> String {
     let mut quoted = String::new();
     for byte in text.bytes() {
@@ -381,18 +381,18 @@ fn quoted(text: &str, kept: &str) -> String {
     quoted
 }
 
-/// An address without its query, which may hold a signature.
+/// An address without its query, which may contain a signature.
 fn shown(url: &str) -> String {
     url.split('?').next().unwrap_or_default().to_owned()
 }
 
-fn bad_answer(url: &str, reason: &str) -> HubError {
-    HubError::BadAnswer { url: shown(url), reason: reason.to_owned() }
+fn bad_response(url: &str, reason: &str) -> HubError {
+    HubError::BadResponse { url: shown(url), reason: reason.to_owned() }
 }
 
-fn no_answer(url: &str, error: NoAnswer) -> HubError {
+fn http_error(url: &str, error: HttpError) -> HubError {
     match error {
-        NoAnswer::NotBuilt => HubError::NotBuilt,
-        NoAnswer::Failed(reason) => HubError::Unreachable { url: shown(url), reason },
+        HttpError::NotBuilt => HubError::NotBuilt,
+        HttpError::Failed(reason) => HubError::Unreachable { url: shown(url), reason },
     }
 }

@@ -1,85 +1,85 @@
-//! Datasets by name: which repository, at which commit, which of its files, and what they hold.
+//! Datasets by name: their repository, commit, files and format.
 //!
-//! A commit is pinned wherever one is known, so that a name means the same bytes next year.
-//! `karpathy/tiny_shakespeare` is readable only as the hub converts it, under a ref that moves: its
-//! commit is looked up once and then stays in the cache.
+//! Commits are pinned if possible, so that a name means the same bytes next year.
+//! `karpathy/tiny_shakespeare` is available as Parquet only under a ref that moves: its commit is
+//! looked up once and then kept in the cache.
 
 use glob::{MatchOptions, Pattern};
 
-use super::{Hub, HubError, RemoteFile, Repo, RepoKind, Snapshot};
+use super::{Hub, HubError, RemoteFile, Repo, RepoKind, RepoSnapshot};
 use crate::data::Split;
 
 /// A dataset that has a name.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Dataset {
+pub struct NamedDataset {
     /// Its name in `fitgpt prepare NAME`.
     pub name: &'static str,
     /// Its repository.
     pub repo: &'static str,
-    /// The commit, or the ref.
+    /// The commit or the ref.
     pub revision: &'static str,
-    /// Its parts that can be asked for by name; the first is the default.
-    pub samples: &'static [Sample],
-    /// Whether parts of one crawl, `CC-MAIN-…`, can be asked for too.
+    /// Its parts that can be selected by name; the first is the default.
+    pub samples: &'static [DatasetSample],
+    /// Whether single crawls, `CC-MAIN-…`, can be selected too.
     has_dumps: bool,
-    /// What its files hold.
-    pub content: Content,
-    /// Bytes of the dataset for 1,000 bytes of download, about: GPT-2's tokens, two bytes each.
-    /// From the sizes and token counts that the publishers state.
+    /// The content of its files.
+    pub content: DatasetContent,
+    /// Approximate bytes of the dataset per 1,000 bytes of download: GPT-2's tokens, two bytes
+    /// each. From the publishers' sizes and token counts.
     per_mille: u64,
 }
 
 /// A part of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct DatasetSample {
     /// Its name in `--sample NAME`.
     pub name: &'static str,
     /// The folder of the repository that is listed.
     folder: &'static str,
     /// Files, in the order in which they are read.
     files: &'static [(&'static str, Option<Split>)],
-    /// How many files for training are taken if nobody says; `None`: all.
+    /// The default number of training files; `None`: all.
     default_files: Option<usize>,
 }
 
-/// What the files of a dataset hold.
+/// The content of a dataset's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Parquet, a document a row, in the column of this name.
+pub enum DatasetContent {
+    /// Parquet with one document per row.
     Documents {
         /// The column.
         column: &'static str,
     },
-    /// Parquet, whose rows in order are one text.
+    /// Parquet whose rows, in order, form one text.
     OneText {
         /// The column.
         column: &'static str,
         /// Whether it is prepared as characters.
         is_chars: bool,
     },
-    /// GPT-2's tokens, in llm.c's files.
+    /// GPT-2's tokens in llm.c's format.
     Shards,
 }
 
 const TRAIN: Option<Split> = Some(Split::Train);
 const VAL: Option<Split> = Some(Split::Val);
-const TEXT: Content = Content::Documents { column: "text" };
+const TEXT: DatasetContent = DatasetContent::Documents { column: "text" };
 
 const fn sample(
     name: &'static str,
     folder: &'static str,
     files: &'static [(&'static str, Option<Split>)],
-) -> Sample {
-    Sample { name, folder, files, default_files: None }
+) -> DatasetSample {
+    DatasetSample { name, folder, files, default_files: None }
 }
 
-const FINEWEB_SAMPLES: &[Sample] = &[
+const FINEWEB_SAMPLES: &[DatasetSample] = &[
     sample("sample-10BT", "sample/10BT", &[("sample/10BT/*.parquet", None)]),
     sample("sample-100BT", "sample/100BT", &[("sample/100BT/*.parquet", None)]),
     sample("sample-350BT", "sample/350BT", &[("sample/350BT/*.parquet", None)]),
 ];
 
-const SHAKESPEARE: &[Sample] = &[sample(
+const SHAKESPEARE: &[DatasetSample] = &[sample(
     "default",
     "",
     // The hub's three parts, which nanoGPT has as one file.
@@ -91,8 +91,8 @@ const SHAKESPEARE: &[Sample] = &[sample(
 )];
 
 /// Every dataset that has a name.
-pub const DATASETS: &[Dataset] = &[
-    Dataset {
+pub const DATASETS: &[NamedDataset] = &[
+    NamedDataset {
         name: "fineweb",
         repo: "HuggingFaceFW/fineweb",
         revision: "9bb295ddab0e05d785b879661af7260fed5140fc", // v1.4.0
@@ -101,7 +101,7 @@ pub const DATASETS: &[Dataset] = &[
         content: TEXT,
         per_mille: 680,
     },
-    Dataset {
+    NamedDataset {
         name: "fineweb-edu",
         repo: "HuggingFaceFW/fineweb-edu",
         revision: "87f09149ef4734204d70ed1d046ddc9ca3f2b8f9",
@@ -110,7 +110,7 @@ pub const DATASETS: &[Dataset] = &[
         content: TEXT,
         per_mille: 720,
     },
-    Dataset {
+    NamedDataset {
         name: "openwebtext",
         repo: "Skylion007/openwebtext",
         revision: "79d93d786212f7344586290adb811d4ae6a1762c",
@@ -119,7 +119,7 @@ pub const DATASETS: &[Dataset] = &[
         content: TEXT,
         per_mille: 750,
     },
-    Dataset {
+    NamedDataset {
         name: "tinystories",
         repo: "roneneldan/TinyStories",
         revision: "f54c09fd23315a6f9c86f9dc80f725de7d8f9c64",
@@ -132,41 +132,41 @@ pub const DATASETS: &[Dataset] = &[
         content: TEXT,
         per_mille: 950,
     },
-    Dataset {
+    NamedDataset {
         name: "shakespeare",
         repo: "karpathy/tiny_shakespeare",
         revision: "refs/convert/parquet",
         samples: SHAKESPEARE,
         has_dumps: false,
-        content: Content::OneText { column: "text", is_chars: false },
+        content: DatasetContent::OneText { column: "text", is_chars: false },
         per_mille: 1000,
     },
-    Dataset {
+    NamedDataset {
         name: "shakespeare_char",
         repo: "karpathy/tiny_shakespeare",
         revision: "refs/convert/parquet",
         samples: SHAKESPEARE,
         has_dumps: false,
-        content: Content::OneText { column: "text", is_chars: true },
+        content: DatasetContent::OneText { column: "text", is_chars: true },
         per_mille: 3300,
     },
-    Dataset {
+    NamedDataset {
         name: "climbmix",
         repo: "karpathy/climbmix-400b-shuffle",
         revision: "915333b4f8b8684f39aeaafea600fea6f43fb703",
-        samples: &[Sample {
+        samples: &[DatasetSample {
             name: "default",
             folder: "",
             // nanochat evaluates on the last one.
             files: &[("shard_06542.parquet", VAL), ("shard_*.parquet", TRAIN)],
-            // As many as nanochat takes for a model of GPT-2's grade, of 6,542.
+            // As many of the 6,542 as nanochat uses for a model of GPT-2's quality.
             default_files: Some(170),
         }],
         has_dumps: false,
         content: TEXT,
         per_mille: 1250,
     },
-    Dataset {
+    NamedDataset {
         name: "fineweb10B-gpt2",
         repo: "kjj0/fineweb10B-gpt2",
         revision: "889765ea1f903759787add96995d81171b632d0c",
@@ -176,48 +176,48 @@ pub const DATASETS: &[Dataset] = &[
             &[("fineweb_val_*.bin", VAL), ("fineweb_train_*.bin", TRAIN)],
         )],
         has_dumps: false,
-        content: Content::Shards,
+        content: DatasetContent::Shards,
         per_mille: 1000,
     },
 ];
 
 /// The dataset of this name.
-pub fn named(name: &str) -> Option<&'static Dataset> {
+pub fn named(name: &str) -> Option<&'static NamedDataset> {
     DATASETS.iter().find(|dataset| dataset.name == name)
 }
 
-/// The files of a dataset that were asked for.
+/// The selected files of a dataset.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Which dataset.
-    pub dataset: &'static Dataset,
+    pub dataset: &'static NamedDataset,
     /// Which part of it.
     pub sample: String,
-    /// The commit and everything that was listed.
-    pub snapshot: Snapshot,
-    /// In the order in which they are read, with the split that each is for, if it is for one.
+    /// The commit and the listed files.
+    pub snapshot: RepoSnapshot,
+    /// In the order in which they are read, with the split that each belongs to, if any.
     pub files: Vec<(RemoteFile, Option<Split>)>,
 }
 
-/// What a selection takes on disks.
+/// The disk space of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// All files.
     pub total_bytes: u64,
     /// What is not in the cache yet.
     pub download_bytes: u64,
-    /// The dataset, about.
+    /// The dataset, approximately.
     pub dataset_bytes: u64,
 }
 
-impl Dataset {
+impl NamedDataset {
     /// The names of its samples.
     pub fn sample_names(&self) -> Vec<&'static str> {
         let names = self.samples.iter().map(|sample| sample.name);
         names.chain(self.has_dumps.then_some("CC-MAIN-…")).collect()
     }
 
-    /// Lists the files of `sample` at the pinned commit, the first `n_files` of those that are not
+    /// Lists the files of `sample` at the pinned commit, limited to `n_files` in addition to those
     /// for validation.
     pub fn select(
         &'static self,
@@ -250,7 +250,7 @@ impl Dataset {
         let mut files: Vec<(RemoteFile, Option<Split>)> = Vec::new();
         let mut n_left = n_files.or(default_files).unwrap_or(usize::MAX);
         for (pattern, split) in patterns {
-            for file in snapshot.files.iter().filter(|file| is_like(&file.path, pattern)) {
+            for file in snapshot.files.iter().filter(|file| matches_pattern(&file.path, pattern)) {
                 let is_taken = files.iter().any(|(taken, _)| taken.path == file.path);
                 let is_counted = split != VAL;
                 if is_taken || (is_counted && n_left == 0) {
@@ -271,7 +271,7 @@ impl Dataset {
 }
 
 impl Selection {
-    /// What it takes on disks.
+    /// The disk space that it takes.
     pub fn sizes(&self, hub: &Hub) -> Sizes {
         let total_bytes = self.files.iter().map(|(file, _)| file.bytes).sum::<u64>();
         let missing = self.files.iter().map(|(file, _)| hub.missing_bytes(&self.snapshot, file));
@@ -283,8 +283,8 @@ impl Selection {
     }
 }
 
-/// Whether a path is like a pattern, in which `*` stands for no slash.
-fn is_like(path: &str, pattern: &str) -> bool {
+/// Whether a path matches a pattern, in which `*` does not match a slash.
+fn matches_pattern(path: &str, pattern: &str) -> bool {
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_with(path, options))
 }
@@ -312,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_star_stays_within_its_folder() {
-        assert!(is_like("sample/10BT/000_00000.parquet", "sample/10BT/*.parquet"));
-        assert!(!is_like("sample/10BT/x/0.parquet", "sample/10BT/*.parquet"));
-        assert!(!is_like("shard_06542.json", "shard_*.parquet"));
+        assert!(matches_pattern("sample/10BT/000_00000.parquet", "sample/10BT/*.parquet"));
+        assert!(!matches_pattern("sample/10BT/x/0.parquet", "sample/10BT/*.parquet"));
+        assert!(!matches_pattern("shard_06542.json", "shard_*.parquet"));
     }
 }

@@ -1,4 +1,4 @@
-//! One file from the hub into the cache: resumed, checked, then named.
+//! Downloads a file from the hub to the cache: resumes, checks, then links it.
 
 use std::{
     fs::{self, File},
@@ -9,15 +9,15 @@ use std::{
 use super::{
     DownloadProgress, FileHash, HubError, RemoteFile, Repo,
     cache::RepoCache,
-    client::{Client, Part},
+    client::{Client, FilePart},
     http::Hasher,
 };
 use crate::attempt::Attempt;
 
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Downloads what is missing of `file`. The bytes that are here from an earlier attempt are read
-/// once more for the hash; a file that turns out damaged is fetched from its start once.
+/// Downloads the missing part of `file`. Bytes from an earlier attempt are read again for the hash;
+/// a damaged file is downloaded again once.
 pub(super) fn into_cache(
     client: &Client,
     cache: &RepoCache,
@@ -28,7 +28,7 @@ pub(super) fn into_cache(
 ) -> Result<PathBuf, HubError> {
     cache.make_blobs()?;
     let _lock = cache.lock(file)?;
-    // Another process may have had the lock until now.
+    // Another process may have completed it while this one waited for the lock.
     if let Some(path) = cache.find(file) {
         return Ok(path);
     }
@@ -39,7 +39,7 @@ pub(super) fn into_cache(
     let incomplete = cache.incomplete_path(file);
     let mut found = None;
     for _ in 0..2 {
-        let mut arriving = Arriving::open(&incomplete, file)?;
+        let mut arriving = PartialFile::open(&incomplete, file)?;
         arriving.complete(client, repo, progress, stop)?;
         let (hash, opened) = arriving.finish();
         if hash == file.hash.hex() {
@@ -57,8 +57,8 @@ pub(super) fn into_cache(
     })
 }
 
-/// A file that is partly here.
-struct Arriving<'a> {
+/// A partly downloaded file.
+struct PartialFile<'a> {
     remote: &'a RemoteFile,
     path: &'a Path,
     file: File,
@@ -66,8 +66,8 @@ struct Arriving<'a> {
     hasher: Hasher,
 }
 
-impl<'a> Arriving<'a> {
-    /// Opens what is here, and hashes it.
+impl<'a> PartialFile<'a> {
+    /// Opens the existing part and hashes it.
     fn open(path: &'a Path, remote: &'a RemoteFile) -> Result<Self, HubError> {
         let options =
             File::options().read(true).append(true).create(true).truncate(false).open(path);
@@ -97,7 +97,7 @@ impl<'a> Arriving<'a> {
         Ok(())
     }
 
-    /// Fetches the rest, again and again as long as it gets longer.
+    /// Downloads the rest, and retries as long as there is progress.
     fn complete(
         &mut self,
         client: &Client,
@@ -131,11 +131,11 @@ impl<'a> Arriving<'a> {
         Ok(())
     }
 
-    /// Writes what comes, to the end of the file or of the transfer. A transfer that breaks off is
-    /// no error here.
+    /// Writes what arrives, to the end of the file or of the transfer. An interrupted transfer is
+    /// not an error here.
     fn read(
         &mut self,
-        mut part: Part,
+        mut part: FilePart,
         progress: &mut dyn FnMut(DownloadProgress<'_>),
         stop: &dyn Fn() -> bool,
     ) -> Result<(), HubError> {

@@ -1,16 +1,16 @@
-//! What can go wrong between the hub and the cache.
+//! Errors of downloads.
 
 use std::{io, path::PathBuf};
 
 use crate::attempt::Attempt;
 
-/// Why there is no file.
+/// Why a file was not downloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The program was built without the network.
+    /// The program was built without feature `hub`.
     #[error("this build cannot download: it has no feature `hub`")]
     NotBuilt,
-    /// Offline, and not here.
+    /// Offline, and not in the cache.
     #[error(
         "`{repo}`{} is not in the cache, and `HF_HUB_OFFLINE` is set",
         path.as_ref().map_or(String::new(), |path| format!(": `{path}`"))
@@ -18,20 +18,20 @@ pub enum HubError {
     NotInCache {
         /// The repository.
         repo: String,
-        /// The file, if others of the repository are here.
+        /// The file, if the cache has others of the repository.
         path: Option<String>,
     },
-    /// Nobody answered.
+    /// There was no response.
     #[error("cannot reach `{url}`: {reason}")]
     Unreachable {
-        /// What was asked for, without its query.
+        /// The requested address, without its query.
         url: String,
         /// The network's reason.
         reason: String,
     },
-    /// 401: the hub does not say whether a repository is private or missing.
+    /// 401: the hub does not reveal whether a repository is private or missing.
     #[error(
-        "the hub does not know `{repo}`, or it is private and {} (401)",
+        "`{repo}` is not on the hub, or it is private and {} (401)",
         if *has_token { "the token may not read it" } else { "there is no token" }
     )]
     Unauthorized {
@@ -40,12 +40,12 @@ pub enum HubError {
         /// Whether a token was sent.
         has_token: bool,
     },
-    /// 403: its owner wants something first.
+    /// 403: for example, the terms were not accepted.
     #[error("`{repo}` may not be read (403): {reason}")]
     Forbidden {
         /// The repository.
         repo: String,
-        /// What the hub says.
+        /// From the hub.
         reason: String,
     },
     /// 404.
@@ -56,58 +56,58 @@ pub enum HubError {
         /// A revision or a file.
         what: String,
     },
-    /// 429 until patience ended.
-    #[error("the hub limits requests (429), also after {attempts} attempts")]
+    /// 429 for every attempt.
+    #[error("the hub still refuses requests as too many (429) after {attempts} attempts")]
     TooManyRequests {
-        /// How often it was asked.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// 5xx until patience ended, or anything else that is no answer.
-    #[error("`{url}` answered with status {status}")]
+    /// 5xx for every attempt, or another unexpected status.
+    #[error("`{url}` returned status {status}")]
     Status {
         /// What was asked for.
         url: String,
         /// The status.
         status: u16,
     },
-    /// An answer that makes no sense.
-    #[error("`{url}` gave an answer that cannot be used: {reason}")]
-    BadAnswer {
+    /// An invalid response.
+    #[error("`{url}` returned a response that cannot be used: {reason}")]
+    BadResponse {
         /// What was asked for.
         url: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A transfer that ended early again and again.
+    /// A transfer that was interrupted at every attempt.
     #[error(
-        "the download of `{path}` ended at byte {bytes} of {total_bytes}; {attempts} attempts brought no more"
+        "the download of `{path}` stopped at byte {bytes} of {total_bytes}, after {attempts} attempts"
     )]
     BrokenOff {
         /// The file.
         path: String,
-        /// How much of it is here and stays for the next attempt.
+        /// How much of it was downloaded and is kept.
         bytes: u64,
         /// Its length.
         total_bytes: u64,
-        /// How often it was asked for.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// The content is not what its hash says.
-    #[error("`{path}` arrived damaged twice: its hash is {found}, and should be {expected}")]
+    /// The content does not match its hash.
+    #[error("`{path}` was damaged in two downloads: its hash is {found}, expected {expected}")]
     WrongHash {
         /// The file.
         path: String,
-        /// What was computed.
+        /// The computed hash.
         found: String,
-        /// What the hub says.
+        /// From the hub.
         expected: String,
     },
-    /// A dataset without such files.
-    #[error("`{repo}` has no files like `{pattern}` at `{revision}`")]
+    /// No file of the repository matches.
+    #[error("`{repo}` has no files that match `{pattern}` at `{revision}`")]
     NoFiles {
         /// The repository.
         repo: String,
-        /// Which were wanted.
+        /// The pattern of the files.
         pattern: String,
         /// Where.
         revision: String,
@@ -144,13 +144,13 @@ pub enum HubError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Somebody asked to stop. What arrived stays.
-    #[error("stopped; the downloaded part is kept, and the same command continues")]
+    /// The user asked to stop. The downloaded part is kept.
+    #[error("stopped; the downloaded part is kept, and the same command resumes the download")]
     Stopped,
 }
 
 impl HubError {
-    /// Makes an error of what the operating system reported.
+    /// Makes an error from what the operating system reported.
     pub(super) fn io(action: Attempt, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }

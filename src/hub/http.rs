@@ -1,35 +1,36 @@
-//! Requests over HTTP and TLS, and the hashes of what arrives.
+//! HTTP requests over TLS, and hashes.
 //!
-//! TLS is rustls with ring and Mozilla's certificates, so that no library of the system is needed;
-//! `SSL_CERT_FILE` names others, for a network with a certificate of its own. Proxies are those of
-//! the environment. Redirects are not followed here: the token must not follow them.
+//! TLS is rustls with ring and Mozilla's certificates, so that no system library is needed;
+//! `SSL_CERT_FILE` sets other certificates, for example those of a company network. Proxies come
+//! from the environment. Redirects are not followed here, because the token must not be sent to
+//! them.
 
 use std::{io::Read, time::Duration};
 
 use ring::digest;
 
-/// Asks servers.
+/// Sends requests.
 #[derive(Debug)]
 pub(super) struct Network(ureq::Agent);
 
-/// What a server said.
-pub(super) struct Answer {
+/// The response of a server.
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     headers: ureq::http::HeaderMap,
     pub(super) body: Box<dyn Read>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
-    /// The build has no network.
-    #[cfg_attr(feature = "hub", expect(dead_code, reason = "of the other file"))]
+pub(super) enum HttpError {
+    /// The build has no feature `hub`.
+    #[cfg_attr(feature = "hub", expect(dead_code, reason = "used in the other build"))]
     NotBuilt,
     /// The network's reason.
     Failed(String),
 }
 
-impl Answer {
+impl HttpResponse {
     /// A header by its name in lower case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -37,10 +38,10 @@ impl Answer {
 }
 
 impl Network {
-    pub(super) fn new() -> Result<Self, NoAnswer> {
+    pub(super) fn new() -> Result<Self, HttpError> {
         let certificates = match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
             Some(path) => {
-                let failed = |reason: String| NoAnswer::Failed(format!("SSL_CERT_FILE: {reason}"));
+                let failed = |reason: String| HttpError::Failed(format!("SSL_CERT_FILE: {reason}"));
                 let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
                 let items = ureq::tls::parse_pem(&pem).filter_map(|item| match item {
                     Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
@@ -57,22 +58,26 @@ impl Network {
             .tls_config(ureq::tls::TlsConfig::builder().root_certs(certificates).build())
             .timeout_connect(Some(Duration::from_secs(20)))
             .timeout_recv_response(Some(Duration::from_mins(1)))
-            // A transfer that takes longer is resumed where it was, as after any break.
+            // A transfer that takes longer is resumed, as after any interruption.
             .timeout_recv_body(Some(Duration::from_mins(10)))
             .build();
         Ok(Self(ureq::Agent::new_with_config(config)))
     }
 
-    /// Asks for `url`.
-    pub(super) fn get(&self, url: &str, headers: &[(&str, &str)]) -> Result<Answer, NoAnswer> {
+    /// Requests `url`.
+    pub(super) fn get(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<HttpResponse, HttpError> {
         let mut request = self.0.get(url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = request.call().map_err(|error| NoAnswer::Failed(error.to_string()))?;
+        let response = request.call().map_err(|error| HttpError::Failed(error.to_string()))?;
         let (parts, body) = response.into_parts();
         let body = Box::new(body.into_with_config().limit(u64::MAX).reader());
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        Ok(HttpResponse { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 }
 
@@ -85,7 +90,7 @@ impl Hasher {
         Self(digest::Context::new(&digest::SHA256))
     }
 
-    /// Git's hash of a file: SHA-1, as git has it.
+    /// SHA-1, git's hash of a file.
     pub(super) fn sha1() -> Self {
         Self(digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY))
     }

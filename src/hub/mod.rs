@@ -1,11 +1,11 @@
 //! The Hugging Face hub: files of datasets and models, fetched into the cache of Hugging Face's
 //! own tools.
 //!
-//! A file is known by its hash before the first byte arrives: it is resumed after a break, checked
-//! when it is whole, and only then gets its name. What is in the cache is never asked for again, so
-//! a repository at a pinned commit needs no network the second time.
+//! The hash of a file is known before the download: an interrupted download is resumed, checked
+//! when it is complete, and only then linked under its name. What is in the cache is never
+//! requested again, so a repository at a pinned commit needs no network the second time.
 //!
-//! The network is behind [`http`], which feature `hub` builds; the rest is plain code over it.
+//! Only [`http`] uses the network, and only with feature `hub`.
 
 mod cache;
 mod client;
@@ -15,7 +15,7 @@ mod error;
 mod models;
 mod settings;
 
-// The one place that knows the feature.
+// The only use of the feature.
 #[cfg(feature = "hub")]
 mod http;
 #[cfg(not(feature = "hub"))]
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 pub(crate) use self::settings::hub_cache;
 use self::{cache::RepoCache, client::Client};
 pub use self::{
-    datasets::{Content, DATASETS, Dataset, Selection, Sizes, named},
+    datasets::{DATASETS, DatasetContent, NamedDataset, Selection, Sizes, named},
     error::HubError,
     models::{ModelPart, download_model},
     settings::Settings,
@@ -43,7 +43,7 @@ pub enum RepoKind {
 }
 
 impl RepoKind {
-    /// As it is written in addresses of the interface and names of cache folders.
+    /// Its name in addresses of the API and names of cache folders.
     fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -57,18 +57,18 @@ impl RepoKind {
 pub struct Repo {
     /// Model or dataset.
     pub kind: RepoKind,
-    /// `owner/name`, or a name alone.
+    /// `owner/name`, or just a name.
     pub id: String,
-    /// Which state of it.
+    /// A commit, a branch or a ref.
     pub revision: String,
 }
 
-/// What a file must hash to. It is also the name of its blob in the cache.
+/// The expected hash of a file, which is also the name of its blob in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileHash {
-    /// Of a file in large-file storage.
+    /// For a file in large-file storage.
     Sha256(String),
-    /// Of a file in git: SHA-1 of a header and the content.
+    /// For a file in git: SHA-1 of a header and the content.
     GitBlob(String),
 }
 
@@ -88,25 +88,25 @@ pub struct RemoteFile {
     pub path: String,
     /// Its length.
     pub bytes: u64,
-    /// What it must hash to.
+    /// Its expected hash.
     pub hash: FileHash,
 }
 
 /// The files of a repository at one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct RepoSnapshot {
     /// Model or dataset, its name, and the commit as its revision.
     pub repo: Repo,
     /// In the order of their paths.
     pub files: Vec<RemoteFile>,
 }
 
-/// How far a download is.
+/// The progress of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DownloadProgress<'a> {
     /// The file's path in the repository.
     pub path: &'a str,
-    /// How much of it is here.
+    /// How much of it was downloaded.
     pub bytes: u64,
     /// Its length.
     pub total_bytes: u64,
@@ -125,31 +125,31 @@ impl Hub {
         Ok(Self { client: Client::new(&settings)?, settings })
     }
 
-    /// Where files go.
+    /// The folder of the cache.
     pub fn cache(&self) -> &std::path::Path {
         &self.settings.cache
     }
 
-    /// The files below `folder` ("" for all) of a repository. The listing of a commit is kept
-    /// next to its files; offline, without such a listing, what is in the cache is listed.
+    /// The files below `folder` ("" for all) of a repository. The listing of a commit is kept next
+    /// to its files; offline and without such a listing, the files in the cache are listed.
     pub fn list(
         &self,
         repo: &Repo,
         folder: &str,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Snapshot, HubError> {
+    ) -> Result<RepoSnapshot, HubError> {
         let mut cache = RepoCache::of(&self.settings.cache, repo);
         let is_commit = is_commit(&repo.revision);
         let known = if is_commit || self.settings.is_offline { cache.commit()? } else { None };
         if let Some(commit) = &known {
             let repo = Repo { revision: commit.clone(), ..repo.clone() };
             if let Some(files) = cache.listing(commit, folder)? {
-                return Ok(Snapshot { repo, files });
+                return Ok(RepoSnapshot { repo, files });
             }
             if self.settings.is_offline {
                 let files = cache.files_at(commit, folder)?;
                 if !files.is_empty() {
-                    return Ok(Snapshot { repo, files });
+                    return Ok(RepoSnapshot { repo, files });
                 }
             }
         }
@@ -161,18 +161,18 @@ impl Hub {
         let repo = Repo { revision: commit.clone(), ..repo.clone() };
         let files = self.client.tree(&repo, folder, stop)?;
         cache.keep_listing(&commit, folder, &files)?;
-        Ok(Snapshot { repo, files })
+        Ok(RepoSnapshot { repo, files })
     }
 
     /// How much of `file` is still to be downloaded.
-    pub fn missing_bytes(&self, snapshot: &Snapshot, file: &RemoteFile) -> u64 {
+    pub fn missing_bytes(&self, snapshot: &RepoSnapshot, file: &RemoteFile) -> u64 {
         RepoCache::of(&self.settings.cache, &snapshot.repo).missing_bytes(file)
     }
 
     /// The file's path in the cache, after downloading what is missing of it.
     pub fn fetch(
         &self,
-        snapshot: &Snapshot,
+        snapshot: &RepoSnapshot,
         file: &RemoteFile,
         progress: &mut dyn FnMut(DownloadProgress<'_>),
         stop: &dyn Fn() -> bool,

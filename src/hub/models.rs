@@ -1,11 +1,11 @@
-//! A model from the hub into the cache: what planning, training or sampling needs of it.
+//! Downloads a model from the hub to the cache: the files that planning, training or sampling need.
 
 use super::{DownloadProgress, Hub, HubError, RemoteFile, Repo, RepoKind};
 
-/// What a model is next to its weights.
+/// The files that describe a model.
 const DESCRIPTION: &[&str] = &["config.json", "generation_config.json"];
 
-/// How its text and tokens turn into each other.
+/// The files of its tokenizer.
 const TOKENIZER: &[&str] = &[
     "tokenizer.json",
     "tokenizer_config.json",
@@ -18,10 +18,10 @@ const TOKENIZER: &[&str] = &[
 const INDEX: &str = "model.safetensors.index.json";
 const WEIGHTS: &str = "model.safetensors";
 
-/// How much of a model is wanted.
+/// Which part of a model to download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelPart {
-    /// What a plan needs: its description.
+    /// Its description, which is enough for a plan.
     Description,
     /// All of it.
     Weights,

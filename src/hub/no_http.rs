@@ -1,48 +1,48 @@
-//! What stands in for the network in a build without feature `hub`: nothing is ever asked for.
+//! The stand-in for the network in a build without feature `hub`: every request fails.
 
 use std::io::{self, Read};
 
-/// Asks nobody.
+/// Sends nothing.
 #[derive(Debug)]
 pub(super) struct Network;
 
-/// Never made.
-pub(super) struct Answer {
+/// Never constructed.
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) body: Box<dyn Read>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
-    /// The build has no network.
+pub(super) enum HttpError {
+    /// The build has no feature `hub`.
     NotBuilt,
-    /// Never made.
-    #[expect(dead_code, reason = "of the other file")]
+    /// Never constructed.
+    #[expect(dead_code, reason = "used in the other build")]
     Failed(String),
 }
 
-impl Answer {
+impl HttpResponse {
     pub(super) fn header(&self, _: &str) -> Option<&str> {
         None
     }
 }
 
 impl Network {
-    #[expect(clippy::unnecessary_wraps, reason = "as the other file has it")]
-    pub(super) fn new() -> Result<Self, NoAnswer> {
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature as in the other build")]
+    pub(super) fn new() -> Result<Self, HttpError> {
         Ok(Self)
     }
 
-    #[expect(clippy::unused_self, reason = "as the other file has it")]
-    pub(super) fn get(&self, _: &str, _: &[(&str, &str)]) -> Result<Answer, NoAnswer> {
-        let nothing: Result<Answer, NoAnswer> =
-            Ok(Answer { status: 0, body: Box::new(io::empty()) });
-        nothing.and(Err(NoAnswer::NotBuilt))
+    #[expect(clippy::unused_self, reason = "the same signature as in the other build")]
+    pub(super) fn get(&self, _: &str, _: &[(&str, &str)]) -> Result<HttpResponse, HttpError> {
+        let nothing: Result<HttpResponse, HttpError> =
+            Ok(HttpResponse { status: 0, body: Box::new(io::empty()) });
+        nothing.and(Err(HttpError::NotBuilt))
     }
 }
 
-/// Never fed: nothing arrives.
+/// Never used.
 #[derive(Clone)]
 pub(super) struct Hasher;
 
@@ -55,7 +55,7 @@ impl Hasher {
         Self
     }
 
-    #[expect(clippy::unused_self, reason = "as the other file has it")]
+    #[expect(clippy::unused_self, reason = "the same signature as in the other build")]
     pub(super) fn update(&mut self, _: &[u8]) {}
 
     pub(super) fn finish(self) -> String {

@@ -1,4 +1,5 @@
-//! What the variables of Hugging Face's tools say: endpoint, token, cache, offline.
+//! Settings from the environment variables of Hugging Face's tools: endpoint, token, cache,
+//! offline.
 
 use std::{
     env, fs,
@@ -9,15 +10,15 @@ use std::{
 /// How the hub is used.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where the hub is, without a slash at its end.
+    /// The address of the hub, without a trailing slash.
     pub endpoint: String,
-    /// Who is asking. Sent to the endpoint alone.
+    /// The access token, sent only to the endpoint.
     pub token: Option<String>,
     /// The folder of repositories: `…/huggingface/hub`.
     pub cache: PathBuf,
-    /// Whether nothing may be asked of the network.
+    /// Whether the network must not be used.
     pub is_offline: bool,
-    /// How often a request is repeated that got nothing.
+    /// How often a request is made before it fails.
     pub attempts: u32,
     /// How long to wait before the first repetition; it doubles each time.
     pub first_wait: Duration,
@@ -25,11 +26,11 @@ pub struct Settings {
 
 const ENDPOINT: &str = "https://huggingface.co";
 
-/// A token has about 40 characters.
+/// More than any token, which has about 40 characters.
 const TOKEN_BYTES_LIMIT: u64 = 4096;
 
 impl Settings {
-    /// As the environment says.
+    /// From the environment.
     pub fn from_env() -> Self {
         Self::from(&|name| env::var_os(name).map(PathBuf::from))
     }
@@ -79,7 +80,7 @@ fn token_in(path: &Path) -> Option<String> {
     None
 }
 
-/// Where Hugging Face's tools keep what they fetched: the first variable that is set decides.
+/// The cache of Hugging Face's tools: the first variable that is set determines it.
 pub(crate) fn hub_cache(variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
     let set = |name| variable(name).filter(|path| !path.as_os_str().is_empty());
     set("HF_HUB_CACHE").unwrap_or_else(|| hugging_face_home(variable).join("hub"))
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_decide_and_a_token_may_be_in_a_file() {
+    fn variables_override_defaults_and_a_token_may_be_in_a_file() {
         let home = tempfile::tempdir().unwrap();
         let from = |set: &[(&str, &str)]| {
             Settings::from(&|name| {

@@ -1,8 +1,8 @@
-//! What patches look for, as reported if it is missing.
+//! The code that patches look for, as reported if it is missing.
 
 use std::fmt;
 
-/// A piece of `train.py` or `model.py` that a patch needs. Prints as what it looks like.
+/// A piece of `train.py` or `model.py` that a patch needs. `Display` describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// This code.
@@ -74,9 +74,9 @@ impl fmt::Display for Anchor {
     }
 }
 
-/// Why a text cannot be split into Python statements. Prints as what the line has.
+/// Why a text cannot be split into Python statements. `Display` describes the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyntaxSlip {
+pub enum SyntaxFault {
     /// `(` without `)`.
     OpenBracket,
     /// `)` without `(`.
@@ -85,7 +85,7 @@ pub enum SyntaxSlip {
     OpenString,
 }
 
-impl fmt::Display for SyntaxSlip {
+impl fmt::Display for SyntaxFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OpenBracket => "an unclosed bracket",

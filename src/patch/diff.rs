@@ -1,4 +1,4 @@
-//! Unified diffs, as `patch -p1` and `git apply` read them.
+//! Unified diffs for `patch -p1` and `git apply`.
 
 use std::ops::Range;
 
@@ -34,15 +34,15 @@ pub fn unified_diff(name: &str, before: &str, after: &str) -> String {
 
 /// Removed lines, and the lines that replace them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Change {
+struct LineChange {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// The shortest edit script from `old` to `new`, after Myers (1986): `furthest[k]` is how far down
-/// `old` diagonal `k` gets with so many insertions and deletions. A patch changes few lines, so
-/// few rows are kept for the walk back.
-fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+/// The shortest edit script from `old` to `new`, after Myers (1986): `furthest[k]` is how far
+/// diagonal `k` reaches in `old` with the current number of insertions and deletions. A patch
+/// changes few lines, so few rows are kept for the walk back.
+fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     let (n, m) = (old.len() as isize, new.len() as isize);
     let mut rows: Vec<Vec<isize>> = Vec::new();
     let mut furthest = vec![0; 2];
@@ -74,9 +74,9 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     walk_back(&rows, n, m)
 }
 
-fn walk_back(rows: &[Vec<isize>], n: isize, m: isize) -> Vec<Change> {
+fn walk_back(rows: &[Vec<isize>], n: isize, m: isize) -> Vec<LineChange> {
     let (mut x, mut y) = (n, m);
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<LineChange> = Vec::new();
     for d in (1..rows.len() as isize).rev() {
         let k = x - y;
         let from = |k: isize| rows[d as usize - 1].get((k + d) as usize).copied().unwrap_or(-1);
@@ -84,7 +84,8 @@ fn walk_back(rows: &[Vec<isize>], n: isize, m: isize) -> Vec<Change> {
         let before = if down { k + 1 } else { k - 1 };
         (x, y) = (from(before), from(before) - before);
         let (old, new) = (x as usize, y as usize);
-        let step = Change { old: old..old + usize::from(!down), new: new..new + usize::from(down) };
+        let step =
+            LineChange { old: old..old + usize::from(!down), new: new..new + usize::from(down) };
         match changes.last_mut() {
             Some(next) if next.old.start == step.old.end && next.new.start == step.new.end => {
                 (next.old.start, next.new.start) = (step.old.start, step.new.start);
@@ -97,7 +98,7 @@ fn walk_back(rows: &[Vec<isize>], n: isize, m: isize) -> Vec<Change> {
 }
 
 /// Changes whose contexts touch.
-fn hunks(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+fn hunks(changes: &[LineChange]) -> impl Iterator<Item = &[LineChange]> {
     changes.chunk_by(|a, b| b.old.start - a.old.end <= 2 * CONTEXT)
 }
 
@@ -185,7 +186,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_diff_leads_from_one_text_to_the_other(
+        fn applying_a_diff_gives_the_other_text(
             before in "([a-d]\n){0,30}",
             after in "([a-d]\n){0,30}",
         ) {

@@ -6,7 +6,7 @@ use super::{Anchor, File, python::PythonFile};
 
 /// Bytes that are replaced; an empty range inserts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Edit {
+pub(super) struct SourceEdit {
     at: Range<usize>,
     with: String,
 }
@@ -15,7 +15,7 @@ pub(super) struct Edit {
 #[derive(Debug)]
 pub(super) enum Site {
     /// Found, and to be changed.
-    Change(File, Vec<Edit>),
+    Change(File, Vec<SourceEdit>),
     /// Already changed.
     Already,
     /// Missing, or in a form that could only be changed by guessing.
@@ -23,7 +23,7 @@ pub(super) enum Site {
 }
 
 impl PythonFile<'_> {
-    pub(super) fn change(&self, edits: impl Into<Vec<Edit>>) -> Site {
+    pub(super) fn change(&self, edits: impl Into<Vec<SourceEdit>>) -> Site {
         Site::Change(self.file, edits.into())
     }
 
@@ -32,43 +32,43 @@ impl PythonFile<'_> {
     }
 
     /// Replaces tokens.
-    pub(super) fn replace(&self, tokens: Range<usize>, with: impl Into<String>) -> Edit {
+    pub(super) fn replace(&self, tokens: Range<usize>, with: impl Into<String>) -> SourceEdit {
         let (first, last) = (&self.tokens[tokens.start], &self.tokens[tokens.end - 1]);
-        Edit { at: first.bytes.start..last.bytes.end, with: with.into() }
+        SourceEdit { at: first.bytes.start..last.bytes.end, with: with.into() }
     }
 
     /// Inserts text after a token, on its line.
-    pub(super) fn append(&self, token: usize, text: impl Into<String>) -> Edit {
+    pub(super) fn append(&self, token: usize, text: impl Into<String>) -> SourceEdit {
         let end = self.tokens[token].bytes.end;
-        Edit { at: end..end, with: text.into() }
+        SourceEdit { at: end..end, with: text.into() }
     }
 
     /// Inserts lines before a statement, indented as it is.
-    pub(super) fn lines_before(&self, statement: usize, lines: &[impl AsRef<str>]) -> Edit {
+    pub(super) fn lines_before(&self, statement: usize, lines: &[impl AsRef<str>]) -> SourceEdit {
         let start = self.statements[statement].lines.start;
-        Edit { at: start..start, with: self.lines(self.indent(statement), lines) }
+        SourceEdit { at: start..start, with: self.lines(self.indent(statement), lines) }
     }
 
     /// Inserts lines after a statement and its block, indented as the statement is.
-    pub(super) fn lines_after(&self, statement: usize, lines: &[impl AsRef<str>]) -> Edit {
+    pub(super) fn lines_after(&self, statement: usize, lines: &[impl AsRef<str>]) -> SourceEdit {
         let end = self.block_lines(statement).end;
         let text = self.lines(self.indent(statement), lines);
         if self.text[..end].ends_with('\n') {
-            return Edit { at: end..end, with: text };
+            return SourceEdit { at: end..end, with: text };
         }
-        let newline = self.newline(); // the last line has no line ending: it gets one, ours none
+        let newline = self.newline(); // the last line has no line ending: add one before our lines and none after
         let with = format!("{newline}{}", text.strip_suffix(newline).unwrap_or(&text));
-        Edit { at: end..end, with }
+        SourceEdit { at: end..end, with }
     }
 
     /// Replaces the lines of a statement, indented as it is.
-    pub(super) fn replace_lines(&self, statement: usize, lines: &[impl AsRef<str>]) -> Edit {
+    pub(super) fn replace_lines(&self, statement: usize, lines: &[impl AsRef<str>]) -> SourceEdit {
         let at = self.statements[statement].lines.clone();
         let mut with = self.lines(self.indent(statement), lines);
         if !self.text[at.clone()].ends_with('\n') {
             with.truncate(with.len() - self.newline().len());
         }
-        Edit { at, with }
+        SourceEdit { at, with }
     }
 
     /// Lines of the source, without the indent that they share with the first.
@@ -93,11 +93,11 @@ impl PythonFile<'_> {
 }
 
 /// The text after its edits; two edits at one offset keep their order.
-pub(super) fn edited(text: &str, mut edits: Vec<Edit>) -> String {
+pub(super) fn edited(text: &str, mut edits: Vec<SourceEdit>) -> String {
     edits.sort_by_key(|edit| edit.at.start);
     let mut result = String::with_capacity(text.len());
     let mut at = 0;
-    for Edit { at: range, with } in edits {
+    for SourceEdit { at: range, with } in edits {
         assert!(at <= range.start, "edits of one patch do not overlap");
         result.push_str(&text[at..range.start]);
         result.push_str(&with);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_lose_only_the_indent_that_the_first_has() {
+    fn lines_lose_only_the_indent_of_the_first() {
         let text = "if a:\n    b = [\n  1,\n        2,\n    ]\n";
         let source = source(text);
         let lines = source.unindented(source.block_lines(1));

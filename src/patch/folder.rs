@@ -18,9 +18,9 @@ pub fn read(folder: &Path, file: File) -> Result<String, PatchError> {
     })
 }
 
-/// Writes changed files after copying each to `train.py.orig`, or with a number appended if that
-/// exists, because the oldest copy is the one that people want back. Returns the copies. Nothing
-/// is written before all copies exist.
+/// Writes changed files after copying each to `train.py.orig`, with a number appended if that
+/// exists, because the oldest copy is the one to restore. Returns the copies. Nothing is written
+/// before all copies exist.
 pub fn write(folder: &Path, texts: &[(File, &str)]) -> Result<Vec<PathBuf>, PatchError> {
     let paths: Vec<_> = texts.iter().map(|(file, _)| folder.join(file.name())).collect();
     let mut copies = Vec::with_capacity(paths.len());

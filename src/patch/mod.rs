@@ -1,11 +1,11 @@
-//! Patches of nanoGPT for people who stay with PyTorch: their own files in, a diff out.
+//! Patches for nanoGPT under PyTorch: reads the user's own files and makes a diff.
 //!
-//! A patch finds the sites that it changes by their structure (`pattern`), so it works on files
-//! that were edited elsewhere. It is all or nothing: if one of its sites is missing, it changes
-//! nothing and reports what it looked for. A site that would have to be guessed counts as missing.
+//! A patch finds the sites that it changes by their structure (`pattern`), so it also works on
+//! files with other edits. It applies completely or not at all: if one of its sites is missing, it
+//! changes nothing and reports what it looked for. A site that is not certain counts as missing.
 //! Patched files are recognised, so patching twice equals patching once.
 //!
-//! Text in, text out; only `folder` touches files.
+//! Only `folder` reads and writes files; everything else works on text.
 
 mod anchor;
 mod changes;
@@ -22,7 +22,7 @@ use std::fmt;
 pub use fitgpt_plan::fit::Patch;
 
 pub use self::{
-    anchor::{Anchor, SyntaxSlip},
+    anchor::{Anchor, SyntaxFault},
     diff::unified_diff,
 };
 use self::{
@@ -68,7 +68,7 @@ pub fn named(name: &str) -> Result<Patch, PatchError> {
     Patch::find(name).ok_or_else(|| PatchError::NoSuchPatch { name: name.to_owned() })
 }
 
-/// What `patch` finds at each of its sites.
+/// The state of each site of `patch`.
 fn sites(patch: Patch, train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
     match patch {
         Patch::EvalBatchSize => changes::evaluation::sites(train),
@@ -86,7 +86,7 @@ fn sites(patch: Patch, train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Si
 pub struct NotFound {
     /// The patch, which changed nothing.
     pub patch: Patch,
-    /// Where it looked.
+    /// The file that was searched.
     pub file: File,
     /// What it looked for.
     pub looked_for: Anchor,
@@ -101,7 +101,7 @@ pub struct Patched {
     pub model: String,
     /// Patches that changed something.
     pub applied: Vec<Patch>,
-    /// Patches that were in the files before.
+    /// Patches that the files already had.
     pub already: Vec<Patch>,
     /// Why the others changed nothing.
     pub not_found: Vec<NotFound>,
@@ -115,10 +115,10 @@ pub enum PatchError {
     NotPython {
         /// Which file.
         file: File,
-        /// Where, counted from 1.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong there.
-        what: SyntaxSlip,
+        what: SyntaxFault,
     },
     /// No patch has this name.
     #[error("there is no patch `{name}`")]

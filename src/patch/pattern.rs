@@ -1,21 +1,21 @@
-//! Patterns: Python with gaps, matched token by token.
+//! Patterns of Python code with gaps, matched token by token.
 //!
-//! `$name` matches one name, `$$name` any run of tokens with balanced brackets, also an empty
-//! one. `model($$args)` finds `model( X,Y )  # note` and `model(X, Y)` alike; a string matches
-//! whatever quotes it is written in.
+//! `$name` matches one name, `$$name` any sequence of tokens with balanced brackets, including an
+//! empty one. `model($$args)` matches both `model( X,Y )  # note` and `model(X, Y)`; a string
+//! matches with any quotes.
 
 use std::ops::Range;
 
-use super::python::{PythonFile, SIGNS, TokenKind};
+use super::python::{PythonFile, SIGNS, SourceTokenKind};
 
-/// Where a pattern matched, and the tokens in its gaps.
+/// The tokens that a pattern matched, and those in its gaps.
 #[derive(Debug, Default)]
-pub(super) struct Found<'p> {
+pub(super) struct PatternMatch<'p> {
     pub(super) tokens: Range<usize>,
     gaps: Vec<(&'p str, Range<usize>)>,
 }
 
-impl Found<'_> {
+impl PatternMatch<'_> {
     /// The tokens in a gap of the pattern.
     pub(super) fn gap(&self, name: &str) -> Range<usize> {
         let gap = self.gaps.iter().find(|(gap, _)| *gap == name);
@@ -24,7 +24,7 @@ impl Found<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Part<'p> {
+enum PatternPart<'p> {
     Same(&'p str),
     Name(&'p str),
     Run(&'p str),
@@ -32,7 +32,11 @@ enum Part<'p> {
 
 impl PythonFile<'_> {
     /// Matches a whole statement.
-    pub(super) fn matches<'p>(&self, statement: usize, pattern: &'p str) -> Option<Found<'p>> {
+    pub(super) fn matches<'p>(
+        &self,
+        statement: usize,
+        pattern: &'p str,
+    ) -> Option<PatternMatch<'p>> {
         let tokens = self.statements[statement].tokens.clone();
         self.matches_tokens(tokens, pattern)
     }
@@ -42,44 +46,44 @@ impl PythonFile<'_> {
         &self,
         tokens: Range<usize>,
         pattern: &'p str,
-    ) -> Option<Found<'p>> {
-        let mut found = Found { tokens: tokens.clone(), gaps: Vec::new() };
-        let end = self.follow(&parts(pattern), tokens.clone(), Until::End, &mut found.gaps)?;
+    ) -> Option<PatternMatch<'p>> {
+        let mut found = PatternMatch { tokens: tokens.clone(), gaps: Vec::new() };
+        let end = self.follow(&parts(pattern), tokens.clone(), MatchEnd::End, &mut found.gaps)?;
         debug_assert_eq!(end, tokens.end);
         Some(found)
     }
 
     /// The first match of a pattern in a statement.
-    pub(super) fn find<'p>(&self, statement: usize, pattern: &'p str) -> Option<Found<'p>> {
+    pub(super) fn find<'p>(&self, statement: usize, pattern: &'p str) -> Option<PatternMatch<'p>> {
         let Range { start, end } = self.statements[statement].tokens;
         let parts = parts(pattern);
         (start..end).find_map(|first| {
             let mut gaps = Vec::new();
-            let last = self.follow(&parts, first..end, Until::Anywhere, &mut gaps)?;
-            Some(Found { tokens: first..last, gaps })
+            let last = self.follow(&parts, first..end, MatchEnd::Anywhere, &mut gaps)?;
+            Some(PatternMatch { tokens: first..last, gaps })
         })
     }
 
-    /// Where `parts` end if they begin at the first of `tokens`.
+    /// The end of `parts` if they match from the first of `tokens`.
     fn follow<'p>(
         &self,
-        parts: &[Part<'p>],
+        parts: &[PatternPart<'p>],
         tokens: Range<usize>,
-        until: Until,
+        until: MatchEnd,
         gaps: &mut Vec<(&'p str, Range<usize>)>,
     ) -> Option<usize> {
         let Some((part, others)) = parts.split_first() else {
-            let is_end = until == Until::Anywhere || tokens.is_empty();
+            let is_end = until == MatchEnd::Anywhere || tokens.is_empty();
             return is_end.then_some(tokens.start);
         };
         let Range { start, end } = tokens;
         match *part {
-            Part::Same(text) => {
+            PatternPart::Same(text) => {
                 let same = start < end && unquoted(self.token(start)) == unquoted(text);
                 same.then(|| self.follow(others, start + 1..end, until, gaps))?
             }
-            Part::Name(name) => {
-                if start == end || self.tokens[start].kind != TokenKind::Name {
+            PatternPart::Name(name) => {
+                if start == end || self.tokens[start].kind != SourceTokenKind::Name {
                     return None;
                 }
                 gaps.push((name, start..start + 1));
@@ -89,7 +93,7 @@ impl PythonFile<'_> {
                     None
                 })
             }
-            Part::Run(name) => {
+            PatternPart::Run(name) => {
                 let mut stop = start;
                 loop {
                     gaps.push((name, start..stop));
@@ -103,7 +107,7 @@ impl PythonFile<'_> {
         }
     }
 
-    /// One past the first token, or past the bracket that closes it; nothing leaves a bracket.
+    /// One past the first token, or past the bracket that closes it; `None` at a closing bracket.
     fn after(&self, tokens: Range<usize>) -> Option<usize> {
         let mut depth = 0_usize;
         for index in tokens {
@@ -137,13 +141,13 @@ impl PythonFile<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Until {
+enum MatchEnd {
     End,
     Anywhere,
 }
 
 /// Splits a pattern into Python's tokens and gaps.
-fn parts(pattern: &str) -> Vec<Part<'_>> {
+fn parts(pattern: &str) -> Vec<PatternPart<'_>> {
     let mut parts = Vec::new();
     let mut rest = pattern.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -158,9 +162,9 @@ fn parts(pattern: &str) -> Vec<Part<'_>> {
         };
         let (word, after) = rest.split_at(length);
         parts.push(match dollars {
-            0 => Part::Same(word),
-            1 => Part::Name(&word[1..]),
-            _ => Part::Run(&word[2..]),
+            0 => PatternPart::Same(word),
+            1 => PatternPart::Name(&word[1..]),
+            _ => PatternPart::Run(&word[2..]),
         });
         rest = after.trim_start();
     }

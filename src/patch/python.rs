@@ -1,15 +1,15 @@
-//! Python as far as a patch needs it: tokens, statements and which block holds which.
+//! The parts of Python that patches need: tokens, statements and their nesting.
 //!
-//! It understands nothing beyond that. Comments and whitespace are not tokens, so they never hide
-//! a match; every token knows its bytes, so an edit touches nothing else.
+//! Comments and whitespace are not tokens, so they never prevent a match; every token has its byte
+//! range, so an edit changes nothing else.
 
 use std::ops::Range;
 
-use super::{File, PatchError, SyntaxSlip};
+use super::{File, PatchError, SyntaxFault};
 
 /// The kind of a token; patterns compare names and strings differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenKind {
+pub(super) enum SourceTokenKind {
     Name,
     Number,
     Text,
@@ -17,8 +17,8 @@ pub(super) enum TokenKind {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
+pub(super) struct SourceToken {
+    pub(super) kind: SourceTokenKind,
     pub(super) bytes: Range<usize>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Token {
 pub(super) struct Statement {
     /// Indices of its tokens.
     pub(super) tokens: Range<usize>,
-    /// Bytes of its lines, the last line feed and a comment at its end included.
+    /// Bytes of its lines, including the last line feed and a trailing comment.
     pub(super) lines: Range<usize>,
     /// The statement whose block contains it.
     pub(super) parent: Option<usize>,
@@ -41,13 +41,14 @@ pub(super) struct Statement {
 pub(super) struct PythonFile<'a> {
     pub(super) file: File,
     pub(super) text: &'a str,
-    pub(super) tokens: Vec<Token>,
+    pub(super) tokens: Vec<SourceToken>,
     pub(super) statements: Vec<Statement>,
 }
 
 impl<'a> PythonFile<'a> {
     pub(super) fn read(file: File, text: &'a str) -> Result<Self, PatchError> {
-        let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), open: Vec::new(), ends: vec![] };
+        let mut lexer =
+            SourceLexer { text, at: 0, tokens: Vec::new(), open: Vec::new(), ends: vec![] };
         lexer.run().map_err(|(at, what)| {
             let line = 1 + text[..at].matches('\n').count();
             PatchError::NotPython { file, line, what }
@@ -56,7 +57,7 @@ impl<'a> PythonFile<'a> {
         Ok(Self { file, text, tokens: lexer.tokens, statements })
     }
 
-    /// The source text of some tokens, as it is written.
+    /// The source text of some tokens.
     pub(super) fn text_of(&self, tokens: Range<usize>) -> &'a str {
         match (self.tokens.get(tokens.start), self.tokens[..tokens.end].last()) {
             (Some(first), Some(last)) if !tokens.is_empty() => {
@@ -76,7 +77,7 @@ impl<'a> PythonFile<'a> {
         &self.text[lines.start..self.tokens[tokens.start].bytes.start]
     }
 
-    /// What a block is indented by beyond its head.
+    /// The indentation of a block relative to its head.
     pub(super) fn indent_of_block(&self, head: usize) -> &'a str {
         let child = (head + 1 < self.statements[head].end).then_some(head + 1);
         let indent = child.and_then(|child| self.indent(child).strip_prefix(self.indent(head)));
@@ -113,8 +114,8 @@ impl<'a> PythonFile<'a> {
     }
 }
 
-/// Gives every statement its lines, its parent and the end of its block.
-fn nest(text: &str, tokens: &[Token], ends: &[usize]) -> Vec<Statement> {
+/// Finds the lines, the parent and the end of the block of every statement.
+fn nest(text: &str, tokens: &[SourceToken], ends: &[usize]) -> Vec<Statement> {
     let mut statements: Vec<Statement> = Vec::with_capacity(ends.len());
     let mut open: Vec<usize> = Vec::new();
     let mut start = 0;
@@ -151,20 +152,20 @@ pub(super) const SIGNS: [&str; 24] = [
     "+=", "-=", "*=", "/=", "%=", "@=", "&=", "|=", "^=",
 ];
 
-struct Lexer<'a> {
+struct SourceLexer<'a> {
     text: &'a str,
     at: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<SourceToken>,
     /// Open brackets, as token indices.
     open: Vec<usize>,
-    /// For every statement one past its last token.
+    /// For every statement, one past its last token.
     ends: Vec<usize>,
 }
 
-type Fault = (usize, SyntaxSlip);
+type LexError = (usize, SyntaxFault);
 
-impl Lexer<'_> {
-    fn run(&mut self) -> Result<(), Fault> {
+impl SourceLexer<'_> {
+    fn run(&mut self) -> Result<(), LexError> {
         while let Some(&byte) = self.rest().first() {
             match byte {
                 b'\n' => {
@@ -179,7 +180,7 @@ impl Lexer<'_> {
                 }
                 b'#' => self.skip_while(|b| b != b'\n'),
                 b'"' | b'\'' => self.string(self.at)?,
-                b'0'..=b'9' => self.word(TokenKind::Number, |b| is_name(b) || b == b'.'),
+                b'0'..=b'9' => self.word(SourceTokenKind::Number, |b| is_name(b) || b == b'.'),
                 _ if self.text[self.at..].starts_with('\u{feff}') => {
                     self.at += '\u{feff}'.len_utf8();
                 }
@@ -188,7 +189,7 @@ impl Lexer<'_> {
             }
         }
         if let Some(&open) = self.open.last() {
-            return Err((self.tokens[open].bytes.start, SyntaxSlip::OpenBracket));
+            return Err((self.tokens[open].bytes.start, SyntaxFault::OpenBracket));
         }
         self.end_statement();
         Ok(())
@@ -202,11 +203,11 @@ impl Lexer<'_> {
         self.at += self.rest().iter().take_while(|&&byte| holds(byte)).count();
     }
 
-    fn push(&mut self, kind: TokenKind, start: usize) {
-        self.tokens.push(Token { kind, bytes: start..self.at });
+    fn push(&mut self, kind: SourceTokenKind, start: usize) {
+        self.tokens.push(SourceToken { kind, bytes: start..self.at });
     }
 
-    fn word(&mut self, kind: TokenKind, holds: impl Fn(u8) -> bool) {
+    fn word(&mut self, kind: SourceTokenKind, holds: impl Fn(u8) -> bool) {
         let start = self.at;
         self.skip_while(holds);
         self.push(kind, start);
@@ -219,18 +220,18 @@ impl Lexer<'_> {
     }
 
     /// A name, or the letters before a string such as `f'…'`.
-    fn name_or_string(&mut self) -> Result<(), Fault> {
+    fn name_or_string(&mut self) -> Result<(), LexError> {
         let start = self.at;
         self.skip_while(is_name);
         let is_prefix = self.text[start..self.at].bytes().all(|b| b"rRbBuUfFtT".contains(&b));
         if is_prefix && self.at - start <= 2 && matches!(self.rest().first(), Some(b'"' | b'\'')) {
             return self.string(start);
         }
-        self.push(TokenKind::Name, start);
+        self.push(SourceTokenKind::Name, start);
         Ok(())
     }
 
-    fn string(&mut self, start: usize) -> Result<(), Fault> {
+    fn string(&mut self, start: usize) -> Result<(), LexError> {
         let quote = self.rest()[0];
         let is_long = self.rest().starts_with(&[quote; 3]);
         let closing = &[quote; 3][..if is_long { 3 } else { 1 }];
@@ -238,19 +239,19 @@ impl Lexer<'_> {
         loop {
             match self.rest() {
                 rest if rest.starts_with(closing) => break,
-                [] => return Err((start, SyntaxSlip::OpenString)),
-                [b'\n', ..] if !is_long => return Err((start, SyntaxSlip::OpenString)),
+                [] => return Err((start, SyntaxFault::OpenString)),
+                [b'\n', ..] if !is_long => return Err((start, SyntaxFault::OpenString)),
                 [b'\\', b'\r', b'\n', ..] => self.at += 3,
                 [b'\\', _, ..] => self.at += 2,
                 _ => self.at += 1,
             }
         }
         self.at += closing.len();
-        self.push(TokenKind::Text, start);
+        self.push(SourceTokenKind::Text, start);
         Ok(())
     }
 
-    fn sign(&mut self) -> Result<(), Fault> {
+    fn sign(&mut self) -> Result<(), LexError> {
         let start = self.at;
         let rest = &self.text[start..];
         let long = SIGNS.iter().find(|sign| rest.starts_with(**sign));
@@ -260,12 +261,12 @@ impl Lexer<'_> {
             sign @ (")" | "]" | "}") => {
                 let open = self.open.pop().map(|open| &self.text[self.tokens[open].bytes.clone()]);
                 if open.map(closing_of) != Some(sign) {
-                    return Err((start, SyntaxSlip::StrayBracket));
+                    return Err((start, SyntaxFault::StrayBracket));
                 }
             }
             _ => {}
         }
-        self.push(TokenKind::Sign, start);
+        self.push(SourceTokenKind::Sign, start);
         Ok(())
     }
 }
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_knows_the_block_that_holds_it() {
+    fn a_statement_has_the_block_that_contains_it_as_its_parent() {
         let found = heads("if a: # why\n\n    # a note\n    b = 1\n    for c in d:\n\te\nf\n");
         let parents: Vec<_> = found.iter().map(|(_, parent)| *parent).collect();
         assert_eq!(parents, [None, Some(0), Some(0), Some(2), None]);
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_strings_and_backslashes_carry_a_statement_over_lines() {
+    fn brackets_strings_and_backslashes_continue_a_statement() {
         for text in
             ["a = (1,\n2)\nb", "a = '''x\n# ( \\''' y'''\nb", "a = 1 + \\\n  2\nb", "a = '\\\n'\nb"]
         {
@@ -323,13 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_python_is_refused_with_its_line() {
+    fn invalid_python_is_refused_with_its_line() {
         let cases = [
-            ("a\nb = 'c\n", 2, SyntaxSlip::OpenString),
-            ("a = '''", 1, SyntaxSlip::OpenString),
-            ("a\n\nb = (1, [2)", 3, SyntaxSlip::StrayBracket),
-            ("a = {\n", 1, SyntaxSlip::OpenBracket),
-            (")", 1, SyntaxSlip::StrayBracket),
+            ("a\nb = 'c\n", 2, SyntaxFault::OpenString),
+            ("a = '''", 1, SyntaxFault::OpenString),
+            ("a\n\nb = (1, [2)", 3, SyntaxFault::StrayBracket),
+            ("a = {\n", 1, SyntaxFault::OpenBracket),
+            (")", 1, SyntaxFault::StrayBracket),
         ];
         for (text, line, what) in cases {
             let expected = format!("`model.py` cannot be read as Python: line {line} has {what}");

@@ -1,4 +1,4 @@
-//! Every patch on a pair of files with nanoGPT's shape, and on what people make of such files.
+//! Every patch on a pair of files like nanoGPT's, and on variants with typical edits.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn the_order_of_patching_does_not_matter() {
 }
 
 #[test]
-fn spaces_comments_and_quotes_do_not_hide_a_place() {
+fn spaces_comments_and_quotes_do_not_prevent_a_match() {
     let train = TRAIN
         .replace("logits, loss = model(X, Y)", "logits,loss  =  model( X,Y ) # forward")
         .replace("get_batch(split)", "get_batch( split )")
@@ -116,7 +116,7 @@ fn tabs_and_windows_line_ends_are_kept() {
 }
 
 #[test]
-fn a_patch_whose_place_is_missing_leaves_the_others_alone() {
+fn a_patch_whose_site_is_missing_does_not_affect_the_others() {
     let train = TRAIN.replace("scaler = torch.cuda.amp.GradScaler", "scaler = my.Scaler");
     let patched = all(&train, MODEL);
     assert_eq!(patched.applied.len(), Patch::ALL.len() - 1);
@@ -126,7 +126,7 @@ fn a_patch_whose_place_is_missing_leaves_the_others_alone() {
 }
 
 #[test]
-fn nothing_is_found_in_files_of_another_kind() {
+fn nothing_is_found_in_other_files() {
     let patched = all("print('hello')\n", "");
     assert_eq!((patched.train.as_str(), patched.model.as_str()), ("print('hello')\n", ""));
     let is_reported = |patch: &Patch| patched.not_found.iter().any(|n| n.patch == *patch);
@@ -152,7 +152,7 @@ fn an_evaluation_gets_its_own_sizes() {
 }
 
 #[test]
-fn an_evaluation_without_its_places_is_left_alone() {
+fn an_evaluation_in_another_form_is_left_alone() {
     let missing = |from, to| is_missing(Patch::EvalBatchSize, File::Train, from, to);
     missing("config_keys = [", "keys = [");
     missing("def get_batch(split)", "def batch_of(split)");
@@ -173,7 +173,7 @@ fn a_batch_that_is_defined_before_the_command_line_is_read_is_left_alone() {
 }
 
 #[test]
-fn logits_lose_their_name_in_both_places() {
+fn logits_lose_their_name_at_both_sites() {
     let patched = only(Patch::DropStaleLogits, TRAIN, MODEL);
     let one = ["-logits, loss = model(X, Y)", "+loss = model(X, Y)[1]"];
     assert_eq!(changed(TRAIN, &patched.train), [one, one].concat());
@@ -182,7 +182,7 @@ fn logits_lose_their_name_in_both_places() {
 }
 
 #[test]
-fn logits_that_somebody_reads_keep_their_name() {
+fn logits_that_are_read_keep_their_name() {
     let missing = |from, to| is_missing(Patch::DropStaleLogits, File::Train, from, to);
     missing("lossf = loss.item()", "best = logits.argmax(-1); lossf = loss.item()");
     missing("losses[k] = loss.item()", "losses[k] = loss_of(logits)");
@@ -192,7 +192,7 @@ fn logits_that_somebody_reads_keep_their_name() {
 }
 
 #[test]
-fn a_file_that_is_half_patched_is_finished() {
+fn a_partly_patched_file_is_completed() {
     let at = TRAIN.find("logits, loss = model(X, Y)").unwrap();
     let (before, rest) = TRAIN.split_at(at);
     let rest = rest.replacen("logits, loss = model(X, Y)", "loss = model(X, Y)[1]", 1);
@@ -202,7 +202,7 @@ fn a_file_that_is_half_patched_is_finished() {
 }
 
 #[test]
-fn a_chunked_loss_stands_before_the_whole_one() {
+fn a_chunked_loss_is_inserted_before_the_whole_one() {
     let patched = only(Patch::ChunkedLoss, TRAIN, MODEL);
     let train = [
         "+loss_chunk_rows = 1024 # rows of logits that exist at a time; 0: all of a batch",
@@ -222,7 +222,7 @@ fn a_chunked_loss_stands_before_the_whole_one() {
 }
 
 #[test]
-fn a_chunked_loss_takes_the_ignored_index_that_is_written() {
+fn a_chunked_loss_uses_the_ignored_index_of_the_file() {
     let model = MODEL.replace(", ignore_index=-1)", ")").replace("F.", "nn.functional.");
     let patched = only(Patch::ChunkedLoss, TRAIN, &model);
     assert!(patched.model.contains(
@@ -359,7 +359,7 @@ fn a_file_that_is_not_python_is_an_error_with_its_line() {
 proptest::proptest! {
     /// With some lines deleted, a patch may not apply, but it is never applied in part.
     #[test]
-    fn a_torn_file_is_patched_whole_or_not_at_all(from in 0_usize..200, count in 1_usize..30) {
+    fn a_truncated_file_is_patched_completely_or_not_at_all(from in 0_usize..200, count in 1_usize..30) {
         let lines: Vec<_> = TRAIN.split_inclusive('\n').collect();
         let from = from.min(lines.len());
         let train = [&lines[..from], &lines[(from + count).min(lines.len())..]].concat().concat();

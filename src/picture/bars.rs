@@ -13,7 +13,7 @@ use crate::words;
 /// Columns of a bar.
 const WIDTH: usize = 56;
 
-/// One character per class, denser for what lives longer.
+/// One character per class, denser for longer lifetimes.
 const fn fill(class: TensorClass) -> char {
     match class {
         TensorClass::Parameter => '█',
@@ -28,7 +28,7 @@ const fn fill(class: TensorClass) -> char {
 
 /// Bars for every phase, with the figures by class below each.
 pub fn plan(report: &PlanReport) -> String {
-    let scale = Scale::of(&[report]);
+    let scale = BarScale::of(&[report]);
     let mut text = String::new();
     for phase in &report.phases {
         let name = words::left(&words::names::phase(phase.name), 14);
@@ -40,7 +40,7 @@ pub fn plan(report: &PlanReport) -> String {
 
 /// Two bars per phase on one scale: PyTorch's above FitGPT's.
 pub fn both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
-    let scale = Scale::of(&[torch, fitgpt]);
+    let scale = BarScale::of(&[torch, fitgpt]);
     let mut text = String::new();
     for theirs in &torch.phases {
         let name = words::left(&words::names::phase(theirs.name), 14);
@@ -54,12 +54,12 @@ pub fn both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
 }
 
 /// The bytes of a full bar.
-struct Scale {
+struct BarScale {
     whole: u64,
     is_zoomed: bool,
 }
 
-impl Scale {
+impl BarScale {
     /// The budget, or the longest bar if that is longer.
     fn of(reports: &[&PlanReport]) -> Self {
         let phases = reports.iter().flat_map(|report| &report.phases);

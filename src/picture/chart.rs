@@ -1,4 +1,4 @@
-//! The content of a plan's picture, before it is drawn: panels, phases, columns, text.
+//! The content of a plan's chart, before it is drawn: panels, phases, columns, text.
 
 use fitgpt_plan::{
     config::{GradCheckpoint, Precision},
@@ -18,7 +18,7 @@ pub(crate) struct Panel {
     /// The report of `plan`.
     pub(crate) report: PlanReport,
     /// The phases that are drawn, in the order in which they happen.
-    pub(crate) courses: Vec<PhaseTimeline>,
+    pub(crate) timelines: Vec<PhaseTimeline>,
     /// How activations are stored.
     pub(crate) precision: Precision,
     /// Rows of the embedding.
@@ -69,32 +69,32 @@ impl Chart {
 
     /// The classes that hold anything at any op, in the order of reports.
     pub(super) fn classes(&self) -> Vec<TensorClass> {
-        let courses = self.panels.iter().flat_map(|panel| &panel.courses);
-        let ops: Vec<_> = courses.flat_map(|course| &course.profile.by_op).collect();
+        let timelines = self.panels.iter().flat_map(|panel| &panel.timelines);
+        let ops: Vec<_> = timelines.flat_map(|timeline| &timeline.profile.by_op).collect();
         let holds = |class: &TensorClass| ops.iter().any(|op| op[*class as usize] > Bytes::ZERO);
         TensorClass::ALL.into_iter().filter(holds).collect()
     }
 }
 
 /// The highest op of a panel.
-pub(super) struct Summit {
+pub(super) struct PanelPeak {
     /// Index of the panel's phase.
-    pub(super) course: usize,
+    pub(super) timeline: usize,
     pub(super) peak: Peak,
 }
 
 impl Panel {
     /// The first of equally high ops, as in a report.
-    pub(super) fn summit(&self) -> Option<Summit> {
-        let peaks = self.courses.iter().enumerate().filter_map(|(course, of)| {
+    pub(super) fn peak(&self) -> Option<PanelPeak> {
+        let peaks = self.timelines.iter().enumerate().filter_map(|(timeline, of)| {
             let peak = of.peak()?;
-            Some(Summit { course, peak })
+            Some(PanelPeak { timeline, peak })
         });
         peaks.reduce(|a, b| if b.peak.bytes > a.peak.bytes { b } else { a })
     }
 
     fn highest(&self) -> Bytes {
-        self.summit().map_or(Bytes::ZERO, |summit| summit.peak.bytes)
+        self.peak().map_or(Bytes::ZERO, |peak| peak.peak.bytes)
     }
 
     /// The engine.
@@ -134,7 +134,7 @@ impl Panel {
         }
     }
 
-    /// The overhead next to the tensors.
+    /// The overhead in addition to the tensors.
     pub(crate) fn overhead(&self) -> String {
         let [low, high] = self.report.overhead.range().map(figure);
         words::plan::plus_overhead(low, high)
@@ -142,8 +142,8 @@ impl Panel {
 }
 
 /// For each of `columns` the op that it shows: the highest of those that share it.
-pub(crate) fn columns(course: &PhaseTimeline, columns: u64) -> Vec<usize> {
-    let by_op = &course.profile.by_op;
+pub(crate) fn columns(timeline: &PhaseTimeline, columns: u64) -> Vec<usize> {
+    let by_op = &timeline.profile.by_op;
     let ops = by_op.len() as u64;
     let total = |op: &usize| by_op[*op].iter().copied().sum::<Bytes>();
     let highest = |column: u64| {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 const WIDTH: usize = 64; //  characters
 const HEIGHT: usize = 10; // characters
 
-/// Draws `points` (step, loss), with the axis at the left and the steps below. Points that are
-/// not numbers are skipped; fewer than two give an empty text.
+/// Draws `points` (step, loss), with the axis at the left and the steps below. Points that are not
+/// finite are skipped; `None` for fewer than two.
 pub fn draw(points: &[(u64, f64)]) -> Option<String> {
     let points: Vec<_> = points.iter().copied().filter(|(_, loss)| loss.is_finite()).collect();
     let (first, last) = (points.first()?.0, points.last()?.0);

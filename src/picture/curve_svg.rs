@@ -54,12 +54,14 @@ impl Axis {
     }
 }
 
-/// The picture. Points that are not numbers are skipped; without any, it is frame and title.
+/// The picture. Points that are not finite are skipped; without any, only the frame and the title
+/// are drawn.
 pub fn draw(curve: &Curve) -> String {
     let line = thinned(&finite(&curve.line.1));
     let dots = curve.dots.each_ref().map(|(_, points)| finite(points));
     let all = || line.iter().chain(dots.iter().flatten());
-    let (x, y) = (axis(all().map(|p| p.0), Along::Steps), axis(all().map(|p| p.1), Along::Losses));
+    let (x, y) =
+        (axis(all().map(|p| p.0), AxisKind::Steps), axis(all().map(|p| p.1), AxisKind::Losses));
 
     let [left, top, right, bottom] = MARGIN;
     let mut svg = format!(
@@ -148,19 +150,19 @@ fn legend(svg: &mut String, curve: &Curve) {
             at + 13.0,
             escaped(name)
         );
-        // A column of a sans-serif letter of 12 is about 7 wide.
+        // A letter of a sans-serif font of size 12 is about 7 wide.
         at += 36.0 + 7.0 * name_columns as f64;
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Along {
+enum AxisKind {
     Steps,
     Losses,
 }
 
 /// The axis for all `values`, with a margin around losses.
-fn axis(values: impl Iterator<Item = f64>, along: Along) -> Axis {
+fn axis(values: impl Iterator<Item = f64>, along: AxisKind) -> Axis {
     let [left, top, right, bottom] = MARGIN;
     let (mut low, mut high) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
@@ -168,15 +170,15 @@ fn axis(values: impl Iterator<Item = f64>, along: Along) -> Axis {
         (low, high) = (0.0, 1.0);
     }
     let margin = match along {
-        Along::Steps => 0.0,
-        Along::Losses => 0.05 * (high - low),
+        AxisKind::Steps => 0.0,
+        AxisKind::Losses => 0.05 * (high - low),
     };
     // A single value still needs an axis.
     let least = 1e-6 * low.abs().max(1.0);
     let margin = if high - low + 2.0 * margin < least { 0.5 * low.abs().max(1.0) } else { margin };
     let at = match along {
-        Along::Steps => [left, WIDTH - right],
-        Along::Losses => [HEIGHT - bottom, top],
+        AxisKind::Steps => [left, WIDTH - right],
+        AxisKind::Losses => [HEIGHT - bottom, top],
     };
     Axis { ends: [low - margin, high + margin], at }
 }
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_well_formed_whatever_its_texts_say() {
+    fn a_picture_is_well_formed_with_any_text() {
         let line = (0..50u32).map(|s| (u64::from(s), f64::from(50 - s) / 10.0)).collect();
         let svg = draw(&curve(line, vec![(0, 4.9), (40, 1.5)]));
         let tags = tags(&svg);
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_one_point_and_no_numbers_are_pictures_too() {
+    fn no_points_one_point_and_nan_are_drawn_too() {
         for line in [vec![], vec![(7, 2.5)], vec![(0, f64::NAN), (1, f64::INFINITY)]] {
             let svg = draw(&curve(line, Vec::new()));
             tags(&svg);

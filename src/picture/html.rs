@@ -1,5 +1,5 @@
-//! The picture as a page: the same SVG, the bytes of the op under the pointer, a table of the
-//! phases. One file without external resources.
+//! The chart as an HTML page: the same SVG, the bytes of the op under the pointer, and a table of
+//! the phases. One file without external resources.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     chart::{Chart, Panel},
-    layout::{BOTTOM, Span, TOP, places},
+    layout::{BOTTOM, Span, TOP, panel_areas},
     scale::figure,
     svg::{self, colour, escaped},
 };
@@ -68,9 +68,9 @@ fn table(chart: &Chart, panel: &Panel) -> String {
 fn data(chart: &Chart) -> Value {
     let classes = chart.classes();
     let named = |class: &TensorClass| json!({ "name": words::names::class(*class), "colour": colour(*class) });
-    let panels = chart.panels.iter().zip(places(chart)).map(|(panel, place)| {
-        let phases = panel.courses.iter().zip(&place.spans);
-        let phases = phases.map(|(course, span)| phase(course, span, &classes));
+    let panels = chart.panels.iter().zip(panel_areas(chart)).map(|(panel, area)| {
+        let phases = panel.timelines.iter().zip(&area.spans);
+        let phases = phases.map(|(timeline, span)| phase(timeline, span, &classes));
         json!({ "name": panel.name(), "phases": phases.collect::<Vec<_>>() })
     });
     json!({
@@ -81,17 +81,17 @@ fn data(chart: &Chart) -> Value {
     })
 }
 
-/// One phase: its ops as numbers into a list of names, and their bytes by class.
-fn phase(course: &PhaseTimeline, span: &Span, classes: &[TensorClass]) -> Value {
-    let mut names: Vec<&str> = course.ops.clone();
+/// One phase: its ops as indices into a list of names, and their bytes by class.
+fn phase(timeline: &PhaseTimeline, span: &Span, classes: &[TensorClass]) -> Value {
+    let mut names: Vec<&str> = timeline.ops.clone();
     names.sort_unstable();
     names.dedup();
     let index = |op: &&str| names.binary_search(op).expect("every op is in the list");
-    let ops: Vec<_> = course.ops.iter().map(index).collect();
+    let ops: Vec<_> = timeline.ops.iter().map(index).collect();
     let bytes = |op: &[Bytes; 7]| classes.iter().map(|class| op[*class as usize]).collect();
-    let bytes: Vec<Vec<Bytes>> = course.profile.by_op.iter().map(bytes).collect();
+    let bytes: Vec<Vec<Bytes>> = timeline.profile.by_op.iter().map(bytes).collect();
     json!({
-        "name": words::names::phase(course.name),
+        "name": words::names::phase(timeline.name),
         "x": span.x,
         "width": span.width,
         "names": names,

@@ -1,4 +1,4 @@
-//! A meter: how much of a whole is in use, as a line of blocks with the plan's mark.
+//! A meter of memory in use, as a line of blocks with a mark for the plan.
 
 use fitgpt_plan::units::Bytes;
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_is_always_as_wide_as_it_is() {
+    fn a_meter_always_has_the_same_width() {
         for (own, others, mark) in
             [(0, 0, None), (3, 4, Some(20)), (90, 1, Some(70)), (40, 0, None)]
         {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn own_bytes_stand_before_those_of_others_and_the_mark_stands_over_both() {
+    fn own_bytes_come_before_those_of_others_and_the_mark_is_drawn_over_both() {
         assert_eq!(meter(3, 2, Some(8)), format!("███▒▒···┃{}", "·".repeat(31)));
         assert_eq!(
             meter(30, 0, Some(8)),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn history_ends_with_the_newest_and_shows_the_least_that_is_not_nothing() {
+    fn history_ends_with_the_newest_and_shows_any_value_above_zero() {
         let values = [0, 1, 40, 80].map(Bytes::new);
         assert_eq!(history(&values, Bytes::new(80)), " ▁▄█");
         assert_eq!(history(&[Bytes::new(8); 99], Bytes::new(8)), "█".repeat(WIDTH));

@@ -1,5 +1,5 @@
-//! Pictures: bars of memory, live meters and the curve of a loss as characters; that curve and the
-//! live bytes of a plan as SVG and HTML.
+//! Pictures: memory bars, live meters and loss curves as characters; loss curves and the live bytes
+//! of a plan as SVG and HTML.
 //!
 //! They return text; [`crate::terminal`] prints it or a command writes it to a file. Readable
 //! without colour. Coordinates are whole tenths of a unit, so that the same plan gives the same

@@ -1,4 +1,4 @@
-//! The axis of bytes: the height of a size, the round sizes with labels, how a size is written.
+//! The axis of bytes: the height of a size, round sizes for the ticks, and the format of a size.
 
 use fitgpt_plan::units::Bytes;
 
@@ -9,7 +9,7 @@ const GIB: u64 = 1 << 30;
 /// Largest number of ticks above zero.
 const TICKS: u64 = 8;
 
-/// A size as a picture writes it: in the largest binary unit that it reaches.
+/// Formats a size in the largest binary unit that it reaches.
 pub(crate) fn figure(bytes: Bytes) -> String {
     let bytes = bytes.get();
     let (unit, name, digits) = unit_of(bytes);
@@ -25,7 +25,7 @@ const fn unit_of(bytes: u64) -> (u64, &'static str, usize) {
     }
 }
 
-/// From nothing at the bottom to `top` at the upper edge.
+/// From zero at the bottom to `top` at the upper edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale {
     top: u64,

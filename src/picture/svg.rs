@@ -9,8 +9,8 @@ use fitgpt_plan::{program::TensorClass, report::PhaseTimeline, units::Bytes};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    chart::{Chart, Panel, Summit, columns},
-    layout::{BOTTOM, HEIGHT, LEFT, Place, Span, TOP, WIDTH, places},
+    chart::{Chart, Panel, PanelPeak, columns},
+    layout::{BOTTOM, HEIGHT, LEFT, PanelArea, Span, TOP, WIDTH, panel_areas},
     scale::{Scale, figure},
 };
 use crate::words;
@@ -41,9 +41,9 @@ fill:#1f2328}.title{font-size:18px;font-weight:600}.name{font-size:15px;font-wei
 /// The picture.
 pub(crate) fn draw(chart: &Chart) -> String {
     let scale = Scale::new(chart.highest(), HEIGHT);
-    let places = places(chart);
+    let panels = panel_areas(chart);
     let classes = chart.classes();
-    let height = BOTTOM + LEGEND + legend_rows(&classes, &places) * LEGEND_ROW + 44;
+    let height = BOTTOM + LEGEND + legend_rows(&classes, &panels) * LEGEND_ROW + 44;
 
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -67,19 +67,19 @@ pub(crate) fn draw(chart: &Chart) -> String {
     );
     text(&mut out, (24, 38), "title", &title);
     text(&mut out, (24, 62), "soft", &subtitle);
-    axis(&mut out, &scale, &places);
-    for (panel, place) in chart.panels.iter().zip(&places) {
-        draw_panel(&mut out, panel, place, &scale);
-        legend(&mut out, panel, place, &classes, BOTTOM + LEGEND);
+    axis(&mut out, &scale, &panels);
+    for (panel, area) in chart.panels.iter().zip(&panels) {
+        draw_panel(&mut out, panel, area, &scale);
+        legend(&mut out, panel, area, &classes, BOTTOM + LEGEND);
     }
     text(&mut out, (24, height - 18), "soft", &words::plan::how_drawn());
     out.push_str("</svg>\n");
     out
 }
 
-fn axis(out: &mut String, scale: &Scale, places: &[Place]) {
-    for place in places {
-        for Span { x, width } in &place.spans {
+fn axis(out: &mut String, scale: &Scale, panels: &[PanelArea]) {
+    for area in panels {
+        for Span { x, width } in &area.spans {
             rect(out, (*x, TOP), (*width, HEIGHT), "#f6f8fa");
         }
     }
@@ -91,24 +91,24 @@ fn axis(out: &mut String, scale: &Scale, places: &[Place]) {
             "<text x=\"{}\" y=\"{label_y}\" class=\"soft right\">{label}</text>",
             LEFT - 8
         );
-        for place in places {
-            line(out, (place.x, y), (place.x + place.width, y), "stroke=\"#d8dee4\"");
+        for area in panels {
+            line(out, (area.x, y), (area.x + area.width, y), "stroke=\"#d8dee4\"");
         }
     }
 }
 
-fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
-    let x = place.x;
-    let end = x + place.width;
+fn draw_panel(out: &mut String, panel: &Panel, area: &PanelArea, scale: &Scale) {
+    let x = area.x;
+    let end = x + area.width;
     text(out, (x, 98), "name", &panel.name());
     text(out, (x, 118), "soft", &panel.verdict());
-    for (course, span) in panel.courses.iter().zip(&place.spans) {
-        areas(out, course, span, scale);
+    for (timeline, span) in panel.timelines.iter().zip(&area.spans) {
+        areas(out, timeline, span, scale);
         let middle = span.x + span.width / 2;
-        text(out, (middle, BOTTOM + 20), "middle", &panel.phase(course.name));
-        let peak = course.peak().map_or(Bytes::ZERO, |peak| peak.bytes);
+        text(out, (middle, BOTTOM + 20), "middle", &panel.phase(timeline.name));
+        let peak = timeline.peak().map_or(Bytes::ZERO, |peak| peak.bytes);
         text(out, (middle, BOTTOM + 37), "middle", &format!("≤ {}", figure(peak)));
-        let ops = words::plan::ops(course.ops.len());
+        let ops = words::plan::ops(timeline.ops.len());
         text(out, (middle, BOTTOM + 54), "soft middle", &ops);
     }
     line(out, (x, BOTTOM * 10), (end, BOTTOM * 10), "stroke=\"#1f2328\"");
@@ -118,11 +118,11 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
     let budget = BOTTOM * 10 - scale.tenths(usable);
     let is_drawn = budget > TOP * 10;
     let label = words::plan::budget(figure(usable));
-    let summit = panel.summit();
-    let peak_x = summit.as_ref().map_or(x, |summit| summit_x(summit, panel, place));
+    let peak = panel.peak();
+    let peak_x = peak.as_ref().map_or(x, |peak| peak_x(peak, panel, area));
     // The budget's label must not overlap the peak's.
     let (label_x, side) =
-        if peak_x < x + place.width / 2 { (end - 4, "strong right") } else { (x + 4, "strong") };
+        if peak_x < x + area.width / 2 { (end - 4, "strong right") } else { (x + 4, "strong") };
     if is_drawn {
         let low = BOTTOM * 10 - scale.tenths(usable.saturating_sub(overhead));
         let _ = writeln!(
@@ -130,7 +130,7 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
             "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"url(#overhead)\" \
              fill-opacity=\"0.45\"/>",
             tenths(budget),
-            place.width,
+            area.width,
             tenths(low - budget),
         );
         line(out, (x, budget), (end, budget), "stroke=\"#1f2328\" stroke-width=\"2\"");
@@ -138,22 +138,22 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
     } else {
         text(out, (label_x, TOP + 18), side, &format!("↑ {label}"));
     }
-    if let Some(summit) = summit {
+    if let Some(peak) = peak {
         let budget = is_drawn.then_some(budget);
-        name_peak(out, panel, place, (&summit, peak_x), scale, budget);
+        name_peak(out, panel, area, (&peak, peak_x), scale, budget);
     }
 }
 
 /// The classes of a phase, each up to its sum with those below it, painted from the topmost down,
 /// and only at ops that have any of it.
-fn areas(out: &mut String, course: &PhaseTimeline, span: &Span, scale: &Scale) {
-    let shown = columns(course, span.width);
+fn areas(out: &mut String, timeline: &PhaseTimeline, span: &Span, scale: &Scale) {
+    let shown = columns(timeline, span.width);
     for class in TensorClass::ALL.into_iter().rev() {
         let index = class as usize;
         let mut path = String::new();
         let mut height = 0; // of the previous column; 0 if no area is open
         for (x, op) in (span.x..).zip(&shown) {
-            let bytes = &course.profile.by_op[*op];
+            let bytes = &timeline.profile.by_op[*op];
             let sum = bytes[..=index].iter().copied().sum();
             let here = if bytes[index] > Bytes::ZERO { scale.tenths(sum) } else { 0 };
             if here == height {
@@ -178,28 +178,28 @@ fn areas(out: &mut String, course: &PhaseTimeline, span: &Span, scale: &Scale) {
 }
 
 /// The middle of the op with the peak.
-fn summit_x(summit: &Summit, panel: &Panel, place: &Place) -> u64 {
-    let span = &place.spans[summit.course];
-    let ops = panel.courses[summit.course].ops.len() as u64;
-    span.x + (2 * u64::from(summit.peak.at.0) + 1) * span.width / (2 * ops.max(1))
+fn peak_x(peak: &PanelPeak, panel: &Panel, area: &PanelArea) -> u64 {
+    let span = &area.spans[peak.timeline];
+    let ops = panel.timelines[peak.timeline].ops.len() as u64;
+    span.x + (2 * u64::from(peak.peak.at.0) + 1) * span.width / (2 * ops.max(1))
 }
 
 fn name_peak(
     out: &mut String,
     panel: &Panel,
-    place: &Place,
-    (summit, x): (&Summit, u64),
+    area: &PanelArea,
+    (peak, x): (&PanelPeak, u64),
     scale: &Scale,
     budget: Option<u64>,
 ) {
-    let course = &panel.courses[summit.course];
-    let at = summit.peak.at;
-    let first = words::plan::peak(figure(summit.peak.bytes));
-    let phase = words::names::phase(course.name);
-    let second = words::plan::op_of(phase, at.0, course.ops[at.index()]);
+    let timeline = &panel.timelines[peak.timeline];
+    let at = peak.peak.at;
+    let first = words::plan::peak(figure(peak.peak.bytes));
+    let phase = words::names::phase(timeline.name);
+    let second = words::plan::op_of(phase, at.0, timeline.ops[at.index()]);
     let width = columns_of(&second, 13).max(columns_of(&first, 13)) + 16;
     let height = 42;
-    let y = BOTTOM * 10 - scale.tenths(summit.peak.bytes);
+    let y = BOTTOM * 10 - scale.tenths(peak.peak.bytes);
 
     // Above the peak, clear of the budget's line and label.
     let mut top = (y / 10).saturating_sub(height + 12);
@@ -207,14 +207,14 @@ fn name_peak(
         if (top..top + height + 4).contains(&budget) || (budget..budget + 4).contains(&top) {
             top = budget - height - 5;
         }
-        let reaches_over = width > place.width / 2;
+        let reaches_over = width > area.width / 2;
         if reaches_over && (top..top + height).contains(&(budget - 12)) {
             top = budget - height - 22;
         }
     }
     let top = top.max(TOP + 2);
-    let rightmost = place.x + place.width - width.min(place.width);
-    let left = (x.saturating_sub(24)).clamp(place.x, rightmost);
+    let rightmost = area.x + area.width - width.min(area.width);
+    let left = (x.saturating_sub(24)).clamp(area.x, rightmost);
     let _ = writeln!(
         out,
         "<path d=\"M{x} {}V{}\" stroke=\"#1f2328\" fill=\"none\"/>",
@@ -236,17 +236,17 @@ fn name_peak(
     );
 }
 
-fn legend_rows(classes: &[TensorClass], places: &[Place]) -> u64 {
-    let columns = places.first().map_or(1, |place| (place.width / LEGEND_COLUMN).max(1));
+fn legend_rows(classes: &[TensorClass], panels: &[PanelArea]) -> u64 {
+    let columns = panels.first().map_or(1, |area| (area.width / LEGEND_COLUMN).max(1));
     (classes.len() as u64 + 1).div_ceil(columns) + 1
 }
 
 /// The bytes of each class at the peak.
-fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass], top: u64) {
-    let columns = (place.width / LEGEND_COLUMN).max(1);
-    let width = place.width / columns;
-    let summit = panel.summit();
-    let at_peak = summit.map_or([Bytes::ZERO; 7], |summit| summit.peak.classes);
+fn legend(out: &mut String, panel: &Panel, area: &PanelArea, classes: &[TensorClass], top: u64) {
+    let columns = (area.width / LEGEND_COLUMN).max(1);
+    let width = area.width / columns;
+    let peak = panel.peak();
+    let at_peak = peak.map_or([Bytes::ZERO; 7], |peak| peak.peak.classes);
     let mut entries: Vec<_> = classes
         .iter()
         .map(|class| {
@@ -258,7 +258,7 @@ fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass
     let rows = (entries.len() as u64).div_ceil(columns);
     for (index, (fill, name, bytes)) in (0..).zip(entries) {
         let (column, row) = (index / rows, index % rows);
-        let (x, y) = (place.x + column * width, top + row * LEGEND_ROW);
+        let (x, y) = (area.x + column * width, top + row * LEGEND_ROW);
         let style = if fill.is_some() { "" } else { "strong " };
         if let Some(fill) = fill {
             rect(out, (x, y), (14, 14), fill);
@@ -268,8 +268,8 @@ fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass
         text(out, (right, y + 12), &format!("{style}right"), &figure(bytes));
     }
     let y = top + rows * LEGEND_ROW;
-    rect(out, (place.x, y), (14, 14), "url(#overhead)");
-    text(out, (place.x + 22, y + 12), "", &panel.overhead());
+    rect(out, (area.x, y), (14, 14), "url(#overhead)");
+    text(out, (area.x + 22, y + 12), "", &panel.overhead());
 }
 
 /// The approximate width of `text`, rather too large: fonts differ.

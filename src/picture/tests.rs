@@ -1,4 +1,4 @@
-//! What must hold of every picture.
+//! Properties of every picture.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use fitgpt_plan::{
 use super::{
     chart::{Chart, Panel, columns},
     html,
-    layout::places,
+    layout::panel_areas,
     svg,
 };
 
@@ -51,13 +51,13 @@ fn ours(config: &Config, vocab: u32, usable: u64) -> Panel {
     let job = Job::new(config, vocab, precision, &target, Bytes::ZERO);
     let programs = job.training_programs();
     let phases = programs.iter().map(|p| PhaseReport::of(p.name(), [p], &target)).collect();
-    let courses = programs.iter().map(|p| PhaseTimeline::of(p.name(), p, &target)).collect();
+    let timelines = programs.iter().map(|p| PhaseTimeline::of(p.name(), p, &target)).collect();
     let overhead = Overhead {
         context_bytes: [Bytes::new(20 * KIB), Bytes::new(90 * KIB)],
         ..Overhead::default()
     };
     let report = PlanReport::new("fitgpt", device(usable), overhead, config, phases, None);
-    Panel { report, courses, precision, vocab }
+    Panel { report, timelines, precision, vocab }
 }
 
 fn theirs(config: &Config, vocab: u32, usable: u64) -> Panel {
@@ -65,8 +65,8 @@ fn theirs(config: &Config, vocab: u32, usable: u64) -> Panel {
     let overhead = torch::overhead(config);
     let options = torch::TorchOptions::from_config(config, precision);
     let report = torch::torch_report(config, vocab, &options, device(usable), overhead);
-    let courses = torch::torch_timelines(config, vocab, &options);
-    Panel { report, courses, precision, vocab }
+    let timelines = torch::torch_timelines(config, vocab, &options);
+    Panel { report, timelines, precision, vocab }
 }
 
 /// Pictures of many kinds: one panel and two, budgets far above, near and below, deep and
@@ -130,7 +130,7 @@ fn numbers(text: &str) -> Vec<f64> {
 }
 
 #[test]
-fn every_picture_is_well_formed_and_draws_inside_itself() {
+fn every_picture_is_well_formed_and_stays_within_its_bounds() {
     for chart in charts() {
         let svg = svg::draw(&chart);
         let tags = tags(&svg);
@@ -153,13 +153,13 @@ fn every_picture_is_well_formed_and_draws_inside_itself() {
 fn the_classes_of_a_legend_sum_to_the_peak_of_the_report() {
     for chart in charts() {
         for panel in &chart.panels {
-            let summit = panel.summit().unwrap();
-            assert_eq!(summit.peak.bytes, panel.report.peak_bytes);
-            assert_eq!(summit.peak.classes.iter().copied().sum::<Bytes>(), summit.peak.bytes);
-            assert_eq!(panel.courses[summit.course].name, panel.report.peak_phase);
-            for course in &panel.courses {
-                let phase = panel.report.phases.iter().find(|p| p.name == course.name).unwrap();
-                let peak = course.peak().unwrap();
+            let highest = panel.peak().unwrap();
+            assert_eq!(highest.peak.bytes, panel.report.peak_bytes);
+            assert_eq!(highest.peak.classes.iter().copied().sum::<Bytes>(), highest.peak.bytes);
+            assert_eq!(panel.timelines[highest.timeline].name, panel.report.peak_phase);
+            for timeline in &panel.timelines {
+                let phase = panel.report.phases.iter().find(|p| p.name == timeline.name).unwrap();
+                let peak = timeline.peak().unwrap();
                 assert_eq!((peak.bytes, peak.at.0), (phase.peak_bytes, phase.at.index));
                 assert_eq!(peak.classes, phase.classes);
             }
@@ -170,19 +170,19 @@ fn the_classes_of_a_legend_sum_to_the_peak_of_the_report() {
 #[test]
 fn a_column_shows_its_highest_op() {
     for chart in charts() {
-        for (panel, place) in chart.panels.iter().zip(places(&chart)) {
-            for (course, span) in panel.courses.iter().zip(place.spans) {
-                let total = |op: usize| course.profile.by_op[op].iter().copied().sum::<Bytes>();
-                let shown = columns(course, span.width);
+        for (panel, area) in chart.panels.iter().zip(panel_areas(&chart)) {
+            for (timeline, span) in panel.timelines.iter().zip(area.spans) {
+                let total = |op: usize| timeline.profile.by_op[op].iter().copied().sum::<Bytes>();
+                let shown = columns(timeline, span.width);
                 assert_eq!(shown.len() as u64, span.width);
                 assert!(shown.is_sorted(), "ops are in order");
                 let highest = shown.iter().map(|op| total(*op)).max();
-                assert_eq!(highest, course.peak().map(|peak| peak.bytes));
-                if course.ops.len() as u64 <= span.width {
-                    for op in 0..course.ops.len() {
-                        let neighbours = op.saturating_sub(1)..(op + 2).min(course.ops.len());
+                assert_eq!(highest, timeline.peak().map(|peak| peak.bytes));
+                if timeline.ops.len() as u64 <= span.width {
+                    for op in 0..timeline.ops.len() {
+                        let neighbours = op.saturating_sub(1)..(op + 2).min(timeline.ops.len());
                         let is_lower = neighbours.clone().any(|other| total(other) >= total(op));
-                        assert!(shown.contains(&op) || is_lower, "{op} of {}", course.name);
+                        assert!(shown.contains(&op) || is_lower, "{op} of {}", timeline.name);
                     }
                 }
             }
@@ -191,18 +191,18 @@ fn a_column_shows_its_highest_op() {
 }
 
 #[test]
-fn panels_share_their_scale_and_do_not_touch() {
+fn panels_share_a_scale_and_do_not_overlap() {
     for chart in charts() {
-        let places = places(&chart);
-        for pair in places.windows(2) {
+        let panel_areas = panel_areas(&chart);
+        for pair in panel_areas.windows(2) {
             assert!(pair[0].x + pair[0].width < pair[1].x);
             assert_eq!(pair[0].width, pair[1].width);
         }
-        for place in &places {
-            let last = place.spans.last().unwrap();
-            assert_eq!(place.spans[0].x, place.x);
-            assert_eq!(last.x + last.width, place.x + place.width);
-            for pair in place.spans.windows(2) {
+        for area in &panel_areas {
+            let last = area.spans.last().unwrap();
+            assert_eq!(area.spans[0].x, area.x);
+            assert_eq!(last.x + last.width, area.x + area.width);
+            for pair in area.spans.windows(2) {
                 assert!(pair[0].x + pair[0].width < pair[1].x, "phases do not overlap");
             }
         }
@@ -224,12 +224,14 @@ fn a_page_holds_the_picture_and_every_op_without_external_resources() {
     let (data, _) = data.split_once("</script>").unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     for (panel, shown_panel) in chart.panels.iter().zip(data["panels"].as_array().unwrap()) {
-        for (course, drawn) in panel.courses.iter().zip(shown_panel["phases"].as_array().unwrap()) {
+        for (timeline, drawn) in
+            panel.timelines.iter().zip(shown_panel["phases"].as_array().unwrap())
+        {
             let names = drawn["names"].as_array().unwrap();
             let ops = drawn["ops"].as_array().unwrap();
             let ops = ops.iter().map(|op| names[op.as_u64().unwrap() as usize].as_str().unwrap());
-            assert_eq!(ops.collect::<Vec<_>>(), course.ops);
-            let at = course.peak().unwrap();
+            assert_eq!(ops.collect::<Vec<_>>(), timeline.ops);
+            let at = timeline.peak().unwrap();
             let sum = drawn["bytes"][at.at.index()].as_array().unwrap().iter();
             assert_eq!(sum.map(|b| b.as_u64().unwrap()).sum::<u64>(), at.bytes.get());
         }

@@ -1,13 +1,13 @@
-//! Where a text may be cut so that its parts have the tokens of the whole.
+//! Finds positions where a text can be cut without changing its tokens.
 //!
-//! GPT-2 splits text into words by a pattern and encodes each word by itself:
+//! GPT-2 splits text into words by a pattern and encodes each word separately:
 //!
 //! ```text
 //! '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
 //! ```
 //!
-//! A cut is safe if the pattern ends a word there whatever follows, and if the left part alone
-//! gives the same words. That is so between characters `a` and `b` if
+//! A cut is safe if the pattern ends a word there regardless of what follows, and if the left part
+//! alone gives the same words. That holds between characters `a` and `b` if
 //!
 //! - `a` is not white space and `b` is: no alternative has white space after anything else, and
 //!   the run that ends with `a` also ends at the end of a text. Only runs of white space look
@@ -23,7 +23,7 @@ use crate::tokenizer::gpt2::{CharClass, class_of};
 /// The most text that is encoded at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// A place to cut.
+/// A position to cut at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     /// How many bytes are before the cut; at least 1 if there is text.
@@ -72,7 +72,7 @@ pub(super) mod tests {
         tokenizer::Tokenizer,
     };
 
-    /// Characters of every class that the pattern knows, and combinations of them.
+    /// Characters of every class of the pattern, and combinations of them.
     const SNIPPETS: [&str; 54] = [
         " ",
         "  ",
@@ -160,7 +160,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn text_cut_again_and_again_has_the_tokens_of_the_whole() {
+    fn text_cut_many_times_has_the_tokens_of_the_whole() {
         for index in 0..300 {
             let text = random_text(index, 200);
             for limit in [12, 40, 333] {
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_cut_stands_before_the_last_white_space_within_the_limit() {
+    fn a_cut_is_before_the_last_white_space_within_the_limit() {
         assert_eq!(cut("one two three", 9), Cut { at: 7, is_safe: true });
         assert_eq!(cut("one two  three", 10), Cut { at: 7, is_safe: true });
         assert_eq!(cut("one two", 7), Cut { at: 7, is_safe: true });
@@ -190,7 +190,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn writing_without_spaces_is_cut_between_letters_and_signs() {
+    fn text_without_spaces_is_cut_between_letters_and_signs() {
         assert_eq!(cut("字字。字字", 14), Cut { at: 9, is_safe: true });
         assert_eq!(cut("Zm9vYmFy+Zm", 10), Cut { at: 9, is_safe: true });
         assert_eq!(cut("don'ts", 5), Cut { at: 3, is_safe: true });
@@ -205,7 +205,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_longest_runs_that_are_encoded_at_once_can_be() {
+    fn the_longest_pieces_without_a_safe_cut_can_be_encoded() {
         for run in ["a", " ", "\n", "-", "字", "\0"] {
             let text = run.repeat(PIECE_BYTES / run.len()) + "x";
             assert_eq!(Tokenizer::Gpt2.decode(&encode(&text)), text, "a run of {run:?}");

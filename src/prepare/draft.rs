@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all, and the space they need.
+//! Files that become visible only when they are complete, and the disk space they need.
 
 use std::{
     fmt,
@@ -15,20 +15,20 @@ use crate::{
 /// What a dataset takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskNeed {
-    /// What such text usually takes. More than this must be free.
+    /// What such text usually takes; this much must be free.
     pub usual_bytes: u64,
     /// What it can take at most.
     pub most_bytes: u64,
 }
 
 impl DiskNeed {
-    /// One token a character: a count, not an estimate.
+    /// One token per character: exact, not an estimate.
     pub(super) fn of_characters(characters: u64, meta_bytes: u64) -> Self {
         let bytes = characters.saturating_mul(2).saturating_add(meta_bytes);
         Self { usual_bytes: bytes, most_bytes: bytes }
     }
 
-    /// Tokens of `token_bytes` each have at least one byte of text and usually about four.
+    /// Each token of `token_bytes` is at least one byte of text, usually about four.
     pub(super) fn of_tokens(input_bytes: u64, token_bytes: u64) -> Self {
         Self {
             usual_bytes: (input_bytes / 4).saturating_mul(token_bytes),
@@ -36,7 +36,7 @@ impl DiskNeed {
         }
     }
 
-    /// Refuses a disk that has less than what is usual.
+    /// Refuses a disk with less free space than usually needed.
     pub(super) fn check(self, free_bytes: Option<u64>) -> Result<(), PrepareError> {
         match free_bytes {
             Some(free_bytes) if free_bytes < self.usual_bytes => {
@@ -60,10 +60,10 @@ impl fmt::Display for DiskNeed {
     }
 }
 
-/// The folder of a dataset, locked, with a folder in it for files that are being written.
-/// Dropping it removes those, and the folder itself if it is new and nothing was published.
+/// The locked folder of a dataset, with a folder in it for files that are being written. Dropping
+/// it removes those files, and the folder itself if it is new and nothing was published.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct LockedFolder {
     path: PathBuf,
     staged: PathBuf,
     abandoned: Vec<PathBuf>,
@@ -74,9 +74,9 @@ pub(super) struct Folder {
     lock: Option<FolderLock>,
 }
 
-impl Folder {
-    /// Locks the folder, creating it if it is missing. What a `prepare` that was killed has left
-    /// stays until [`Self::resume`].
+impl LockedFolder {
+    /// Locks the folder, creating it if it is missing. Files that a killed `prepare` left are kept
+    /// until [`Self::resume`].
     pub(super) fn make(path: &Path) -> Result<Self, PrepareError> {
         let disk = Disk::real();
         let is_new = disk.kind(path)?.is_none();
@@ -100,7 +100,7 @@ impl Folder {
         })
     }
 
-    /// The journal of a killed `prepare` of the same kind, whose drafts are then continued. All
+    /// The journal of a killed `prepare` with the same key, whose drafts are then continued. All
     /// others are removed.
     pub(super) fn resume(&mut self, key: &str) -> Result<Option<Journal>, PrepareError> {
         let mut found = None;
@@ -117,18 +117,18 @@ impl Folder {
         Ok(found)
     }
 
-    /// Writes down how far the drafts are. They survive this process from now on.
+    /// Records the state of the drafts, which from now on survive this process.
     pub(super) fn note(&mut self, journal: &Journal) -> Result<(), PrepareError> {
         journal.write(&self.disk, &self.staged)
     }
 
-    /// Leaves the drafts and the journal behind for the next `prepare`.
+    /// Keeps the drafts and the journal for the next `prepare`.
     pub(super) fn keep_drafts(&mut self) {
         self.keeps_drafts = true;
     }
 
-    /// Removes drafts that are not among `names`: a killed process may have begun them later than
-    /// it noted.
+    /// Removes drafts that are not in `names`: a killed process may have created them after its
+    /// last journal entry.
     pub(super) fn retain(&self, names: &[String]) -> Result<(), PrepareError> {
         for name in self.disk.list(&self.staged)? {
             let is_ours = name.to_str().is_some_and(|name| {
@@ -141,7 +141,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Where drafts go.
+    /// The folder for drafts.
     pub(super) fn drafts(&self) -> DraftFolder {
         DraftFolder {
             disk: self.disk.clone(),
@@ -150,7 +150,7 @@ impl Folder {
         }
     }
 
-    /// Makes the finished files the dataset. There are no others.
+    /// Publishes the finished files as the dataset, replacing all earlier files.
     pub(super) fn publish(&mut self) -> Result<(), PrepareError> {
         publish::commit(&self.disk, &self.path, &self.staged)?;
         self.is_published = true;
@@ -158,7 +158,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for LockedFolder {
     fn drop(&mut self) {
         if self.keeps_drafts && !self.is_published {
             return;
@@ -172,7 +172,7 @@ impl Drop for Folder {
     }
 }
 
-/// Where drafts go, and where they are for.
+/// Where drafts are written, and where they will be published.
 #[derive(Clone, Debug)]
 pub(super) struct DraftFolder {
     disk: Disk,
@@ -192,8 +192,8 @@ pub(super) struct Draft {
 }
 
 impl DraftFolder {
-    /// An empty draft of the file `name` of a dataset, or one of which `bytes` are written. It is
-    /// not removed when it is dropped, but with its folder.
+    /// A draft of the file `name` of a dataset, empty or with `bytes` already written. It is
+    /// removed with its folder, not when it is dropped.
     pub(super) fn draft(&self, name: &str, bytes: u64) -> Result<Draft, PrepareError> {
         let mut draft = Draft::open(self, name, bytes)?;
         draft.is_left = true;
@@ -203,7 +203,7 @@ impl DraftFolder {
 
 impl Draft {
     /// An empty draft of the file `name` of a dataset.
-    pub(super) fn create(folder: &Folder, name: &str) -> Result<Self, PrepareError> {
+    pub(super) fn create(folder: &LockedFolder, name: &str) -> Result<Self, PrepareError> {
         Self::open(&folder.drafts(), name, 0)
     }
 
@@ -234,13 +234,13 @@ impl Draft {
         Ok(())
     }
 
-    /// Hands everything to the operating system, so that others can read it.
+    /// Flushes everything to the operating system, so that others can read it.
     pub(super) fn flush(&mut self) -> Result<(), PrepareError> {
         let flushed = self.file.as_mut().expect("it is not finished").flush();
         flushed.map_err(|source| PrepareError::writing(&self.target, self.bytes, source))
     }
 
-    /// Brings everything that was written to the disk.
+    /// Syncs everything that was written to the disk.
     pub(super) fn sync(&mut self) -> Result<(), PrepareError> {
         self.flush()?;
         let file = self.file.as_ref().expect("it is not finished");
@@ -248,7 +248,7 @@ impl Draft {
         synced.map_err(|error| PrepareError::writing(&self.target, self.bytes, error.source))
     }
 
-    /// Writes over its first bytes.
+    /// Overwrites its first bytes.
     pub(super) fn write_first(&mut self, bytes: &[u8]) -> Result<(), PrepareError> {
         self.flush()?;
         let file = self.file.as_mut().expect("it is not finished");
@@ -261,16 +261,16 @@ impl Draft {
         self.bytes
     }
 
-    /// Where it is for now.
+    /// Its path until it is published.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Everything is written: brings it to the disk. It stays for [`Folder::publish`].
+    /// Syncs the complete file to the disk, to be published by [`LockedFolder::publish`].
     pub(super) fn finish(mut self) -> Result<(), PrepareError> {
         self.sync()?;
         let file = self.file.as_ref().expect("it is not finished");
-        // A killed process may have written more than it noted, but the same.
+        // A killed process may have written more than its journal records, but the same bytes.
         if file.get_ref().file().len()? != self.bytes {
             return Err(PrepareError::Changed);
         }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn files_appear_when_they_are_published_and_not_before() {
         let dir = tempfile::tempdir().unwrap();
-        let mut folder = Folder::make(dir.path()).unwrap();
+        let mut folder = LockedFolder::make(dir.path()).unwrap();
         for name in ["train.bin", "val.bin"] {
             let mut draft = Draft::create(&folder, name).unwrap();
             draft.write(b"tokens").unwrap();
@@ -319,16 +319,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_nothing_behind() {
+    fn dropping_removes_everything() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("data");
-        let folder = Folder::make(&path).unwrap();
+        let folder = LockedFolder::make(&path).unwrap();
         drop(Draft::create(&folder, "train.bin").unwrap());
         Draft::create(&folder, "val.bin").unwrap().finish().unwrap();
         drop(folder);
         assert!(!path.exists());
-        // A folder that was there stays.
-        drop(Folder::make(parent.path()).unwrap());
+        // A folder that existed before stays.
+        drop(LockedFolder::make(parent.path()).unwrap());
         assert_eq!(names(parent.path()), [".lock"]);
     }
 
@@ -341,7 +341,7 @@ mod tests {
             let path = Path::new("data");
             disk.create_dirs(path).unwrap();
             let staged = publish::stage(&disk, path).unwrap();
-            let folder = Folder {
+            let folder = LockedFolder {
                 path: path.to_owned(),
                 staged,
                 abandoned: Vec::new(),
@@ -370,23 +370,23 @@ mod tests {
     #[test]
     fn a_folder_is_prepared_by_one_process_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Folder::make(dir.path()).unwrap();
-        let error = Folder::make(dir.path()).unwrap_err();
+        let first = LockedFolder::make(dir.path()).unwrap();
+        let error = LockedFolder::make(dir.path()).unwrap_err();
         assert!(matches!(error, PrepareError::InUse { pid: Some(_), .. }), "{error}");
         drop(first);
-        Folder::make(dir.path()).unwrap();
+        LockedFolder::make(dir.path()).unwrap();
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_by_the_next() {
+    fn files_of_a_killed_process_are_removed_by_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let orphan = dir.path().join(".preparing-0123456789abcdef");
         fs::create_dir(&orphan).unwrap();
         fs::write(orphan.join("train.bin"), "half").unwrap();
-        // It might be worth something until the next one knows what it is to do.
-        drop(Folder::make(dir.path()).unwrap());
+        // They are kept until the next one knows its key.
+        drop(LockedFolder::make(dir.path()).unwrap());
         assert!(orphan.exists());
-        assert!(Folder::make(dir.path()).unwrap().resume("key").unwrap().is_none());
+        assert!(LockedFolder::make(dir.path()).unwrap().resume("key").unwrap().is_none());
         assert_eq!(names(dir.path()), [".lock"]);
     }
 

@@ -1,7 +1,7 @@
-//! Text to token files, on all cores, in order.
+//! Encodes text to token files, in order and on all cores.
 //!
-//! The caller's thread reads and writes; workers encode. A job is a few hundred kilobytes of
-//! text, and at most two jobs a worker are under way, so memory does not grow with the input.
+//! The caller's thread reads and writes; workers encode. A job is a few hundred kilobytes of text,
+//! and at most two jobs per worker are in progress, so memory does not grow with the input.
 
 use std::{
     collections::VecDeque,
@@ -23,10 +23,11 @@ use crate::{
     tokenizer::{DocumentEncoder, TokenIds, Tokenizer, TokenizerError},
 };
 
-/// More workers than one thread can read and write for are idle, and cost memory.
+/// More workers than this would be idle, because one thread reads and writes, and would cost
+/// memory.
 pub(super) const WORKERS_LIMIT: usize = 32;
 
-/// Documents without text have a cost too.
+/// The most items in a job: documents without text take memory too.
 const JOB_ITEMS: usize = 1 << 16;
 
 /// How many bits a token has in a file.
@@ -37,7 +38,7 @@ pub(super) enum TokenWidth {
 }
 
 impl TokenWidth {
-    /// What a vocabulary needs.
+    /// The width that a vocabulary needs.
     pub(super) fn of(vocab_size: u32) -> Self {
         if vocab_size <= 1 << 16 { Self::Bits16 } else { Self::Bits32 }
     }
@@ -66,30 +67,30 @@ impl TokenWidth {
     }
 }
 
-/// Text that is encoded at once, and tokens between.
+/// Text that is encoded at once, and tokens between its parts.
 #[derive(Debug, Default)]
-struct Job {
+struct EncodeJob {
     text: String,
     ids: Vec<u32>,
-    items: Vec<JobItem>,
+    items: Vec<EncodeItem>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum JobItem {
-    /// The text up to `end`, by itself.
+enum EncodeItem {
+    /// The text up to `end`, encoded separately.
     Text { end: usize, split: Split },
-    /// The tokens up to `end`, as they are.
+    /// The tokens up to `end`, unchanged.
     Ids { end: usize, split: Split },
 }
 
 /// The bytes that a job adds to both files.
 #[derive(Debug, Default)]
-struct Encoded {
+struct EncodedTokens {
     train: Vec<u8>,
     val: Vec<u8>,
 }
 
-impl Encoded {
+impl EncodedTokens {
     fn of(&mut self, split: Split) -> &mut Vec<u8> {
         match split {
             Split::Train => &mut self.train,
@@ -98,8 +99,8 @@ impl Encoded {
     }
 }
 
-type Answer = Result<Encoded, TokenizerError>;
-type Jobs = Receiver<(Job, Sender<Answer>)>;
+type EncodeResult = Result<EncodedTokens, TokenizerError>;
+type Jobs = Receiver<(EncodeJob, Sender<EncodeResult>)>;
 
 /// The token files of both splits.
 #[derive(Debug)]
@@ -115,22 +116,22 @@ impl Outputs {
         (self.train.bytes() + self.val.bytes()) / self.width.bytes()
     }
 
-    fn write(&mut self, encoded: &Encoded) -> Result<(), PrepareError> {
+    fn write(&mut self, encoded: &EncodedTokens) -> Result<(), PrepareError> {
         self.train.write(&encoded.train)?;
         self.val.write(&encoded.val)
     }
 }
 
-/// Takes text and writes tokens.
-pub(super) struct Encoder<'a> {
-    jobs: Sender<(Job, Sender<Answer>)>,
-    under_way: VecDeque<Receiver<Answer>>,
-    under_way_limit: usize,
-    job: Job,
+/// Encodes text on several threads and writes the tokens.
+pub(super) struct TokenWriter<'a> {
+    jobs: Sender<(EncodeJob, Sender<EncodeResult>)>,
+    in_progress: VecDeque<Receiver<EncodeResult>>,
+    in_progress_limit: usize,
+    job: EncodeJob,
     outputs: &'a mut Outputs,
 }
 
-impl<'a> Encoder<'a> {
+impl<'a> TokenWriter<'a> {
     /// Starts `workers` threads, which end with the encoder.
     pub(super) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
@@ -147,24 +148,24 @@ impl<'a> Encoder<'a> {
         }
         Self {
             jobs: sender,
-            under_way: VecDeque::new(),
-            under_way_limit: 2 * workers,
-            job: Job::default(),
+            in_progress: VecDeque::new(),
+            in_progress_limit: 2 * workers,
+            job: EncodeJob::default(),
             outputs,
         }
     }
 
-    /// Adds a piece of text, which is encoded by itself.
+    /// Adds a piece of text, which is encoded separately.
     pub(super) fn text(&mut self, text: &str, split: Split) -> Result<(), PrepareError> {
         self.job.text.push_str(text);
-        self.job.items.push(JobItem::Text { end: self.job.text.len(), split });
+        self.job.items.push(EncodeItem::Text { end: self.job.text.len(), split });
         self.send_if_full()
     }
 
-    /// Adds tokens as they are.
+    /// Adds tokens.
     pub(super) fn ids(&mut self, ids: &[u32], split: Split) -> Result<(), PrepareError> {
         self.job.ids.extend_from_slice(ids);
-        self.job.items.push(JobItem::Ids { end: self.job.ids.len(), split });
+        self.job.items.push(EncodeItem::Ids { end: self.job.ids.len(), split });
         self.send_if_full()
     }
 
@@ -178,7 +179,7 @@ impl<'a> Encoder<'a> {
         self.drain()
     }
 
-    /// Brings everything so far to the disk. The bytes of tokens in both splits.
+    /// Syncs everything so far to the disk, and returns the bytes of tokens in both splits.
     pub(super) fn sync(&mut self) -> Result<(u64, u64), PrepareError> {
         self.drain()?;
         self.outputs.train.sync()?;
@@ -188,7 +189,7 @@ impl<'a> Encoder<'a> {
 
     fn drain(&mut self) -> Result<(), PrepareError> {
         self.send()?;
-        while let Some(answer) = self.under_way.pop_front() {
+        while let Some(answer) = self.in_progress.pop_front() {
             self.write(&answer)?;
         }
         Ok(())
@@ -201,21 +202,21 @@ impl<'a> Encoder<'a> {
     }
 
     fn send(&mut self) -> Result<(), PrepareError> {
-        if self.under_way.len() == self.under_way_limit
-            && let Some(oldest) = self.under_way.pop_front()
+        if self.in_progress.len() == self.in_progress_limit
+            && let Some(oldest) = self.in_progress.pop_front()
         {
             self.write(&oldest)?;
         }
         let (sender, answer) = channel();
         self.jobs.send((std::mem::take(&mut self.job), sender)).expect("workers wait for jobs");
-        self.under_way.push_back(answer);
+        self.in_progress.push_back(answer);
         Ok(())
     }
 
-    fn write(&mut self, answer: &Receiver<Answer>) -> Result<(), PrepareError> {
+    fn write(&mut self, answer: &Receiver<EncodeResult>) -> Result<(), PrepareError> {
         let answer = answer.recv().expect("a worker answers every job");
         let encoded = answer.map_err(|source| match source {
-            // The table was made of this text by the first reading.
+            // The vocabulary was made from this text by the first pass.
             TokenizerError::UnknownCharacter { .. } => PrepareError::Changed,
             source => PrepareError::Encode { source },
         })?;
@@ -229,16 +230,16 @@ fn work(jobs: &Mutex<Jobs>, tokenizer: &Tokenizer, width: TokenWidth) {
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((job, answer)) = next else { return };
-        let _ = answer.send(encode(&job, &mut encoder, width)); // nobody listens after an error
+        let _ = answer.send(encode(&job, &mut encoder, width)); // fails if the encoder has ended with an error
     }
 }
 
-fn encode(job: &Job, encoder: &mut DocumentEncoder<'_>, width: TokenWidth) -> Answer {
-    let mut encoded = Encoded::default();
+fn encode(job: &EncodeJob, encoder: &mut DocumentEncoder<'_>, width: TokenWidth) -> EncodeResult {
+    let mut encoded = EncodedTokens::default();
     let (mut start, mut start_id) = (0, 0);
     for item in &job.items {
         match *item {
-            JobItem::Text { end, split } => {
+            EncodeItem::Text { end, split } => {
                 let bytes = encoded.of(split);
                 match encoder.encode(&job.text[start..end])? {
                     TokenIds::Narrow(ids) if width == TokenWidth::Bits16 => {
@@ -255,7 +256,7 @@ fn encode(job: &Job, encoder: &mut DocumentEncoder<'_>, width: TokenWidth) -> An
                 }
                 start = end;
             }
-            JobItem::Ids { end, split } => {
+            EncodeItem::Ids { end, split } => {
                 let bytes = encoded.of(split);
                 job.ids[start_id..end].iter().for_each(|&id| width.push(id, bytes));
                 start_id = end;
@@ -270,22 +271,22 @@ mod tests {
     use std::{fs, thread};
 
     use super::*;
-    use crate::prepare::draft::{Draft, Folder};
+    use crate::prepare::draft::{Draft, LockedFolder};
     use crate::tokenizer::END_OF_TEXT;
 
     /// The tokens of both files after `feed`.
     fn encoded(
         tokenizer: &Tokenizer,
         workers: usize,
-        feed: impl FnOnce(&mut Encoder<'_>) -> Result<(), PrepareError>,
+        feed: impl FnOnce(&mut TokenWriter<'_>) -> Result<(), PrepareError>,
     ) -> Result<[Vec<u32>; 2], PrepareError> {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::make(dir.path()).unwrap();
+        let folder = LockedFolder::make(dir.path()).unwrap();
         let create = |name| TokenDraft::Plain(Draft::create(&folder, name).unwrap());
         let width = TokenWidth::Bits16;
         let mut outputs = Outputs { width, train: create("train.bin"), val: create("val.bin") };
         thread::scope(|scope| {
-            let mut encoder = Encoder::start(scope, tokenizer, workers, &mut outputs);
+            let mut encoder = TokenWriter::start(scope, tokenizer, workers, &mut outputs);
             feed(&mut encoder)?;
             encoder.finish()
         })?;
@@ -321,12 +322,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_two_jobs_a_worker_are_under_way() {
+    fn no_more_than_two_jobs_per_worker_are_in_progress() {
         let text = "word ".repeat(PIECE_BYTES / 5 + 1);
         encoded(&Tokenizer::Gpt2, 2, |encoder| {
             for _ in 0..10 {
                 encoder.text(&text, Split::Train)?;
-                assert!(encoder.under_way.len() <= 4 && encoder.job.text.is_empty());
+                assert!(encoder.in_progress.len() <= 4 && encoder.job.text.is_empty());
             }
             assert!(encoder.tokens() > 0, "finished jobs are written at once");
             for _ in 0..10 * JOB_ITEMS {
@@ -339,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_was_not_there_before_means_that_the_input_changed() {
+    fn a_new_character_means_that_the_input_changed() {
         let tokenizer = Tokenizer::from_text("ab");
         let error = encoded(&tokenizer, 1, |encoder| encoder.text("abc", Split::Val));
         assert!(matches!(error, Err(PrepareError::Changed)), "{error:?}");
     }
 
     #[test]
-    fn the_last_symbol_of_the_largest_table_fits() {
+    fn the_last_symbol_of_the_largest_vocabulary_fits() {
         let symbols = (0..).filter_map(char::from_u32).take(1 << 16).map(String::from);
         let tokenizer = Tokenizer::from_symbols(symbols.collect());
         let last = (0..).filter_map(char::from_u32).nth((1 << 16) - 1).unwrap();

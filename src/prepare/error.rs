@@ -14,14 +14,14 @@ use crate::{
     tokenizer::TokenizerError,
 };
 
-/// Why no dataset was written. Nothing of it is left behind.
+/// Why no dataset was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// Nothing to read was named.
-    #[error("no input: name files, folders, or `-` for standard input")]
+    #[error("no input: give files, folders, or `-` for standard input")]
     NoInput,
     /// Standard input can be read once.
-    #[error("standard input is named twice")]
+    #[error("standard input is given twice")]
     StdinTwice,
     /// A pattern that matches no file.
     #[error("no file matches `{pattern}`")]
@@ -35,16 +35,16 @@ pub enum PrepareError {
         /// Which folder.
         folder: PathBuf,
     },
-    /// A share of the text that leaves one split empty by itself.
+    /// A fraction that would leave one split empty.
     #[error("`--val_fraction` must be between 0 and 1: {val_fraction}")]
     ValFraction {
         /// What was asked for.
         val_fraction: f64,
     },
-    /// A dataset is there already.
+    /// There is already a dataset.
     #[error("`{path}` exists; `--overwrite` replaces it")]
     Exists {
-        /// The file that is there.
+        /// The existing file.
         path: PathBuf,
     },
     /// The operating system refused.
@@ -84,16 +84,16 @@ pub enum PrepareError {
         /// What there is.
         free_bytes: u64,
     },
-    /// Bytes that are no text.
-    #[error("`{path}` is not UTF-8 text: byte {offset}; `--lossy` replaces such bytes")]
+    /// Bytes that are not text.
+    #[error("`{path}` is not valid UTF-8 at byte {offset}; `--lossy` replaces invalid bytes")]
     NotUtf8 {
         /// Which file.
         path: PathBuf,
         /// The offset of the first invalid byte.
         offset: u64,
     },
-    /// A row of Parquet that is no text.
-    #[error("row {row} of `{path}` is not UTF-8 text; `--lossy` replaces such bytes")]
+    /// A row of Parquet that is not text.
+    #[error("row {row} of `{path}` is not valid UTF-8; `--lossy` replaces invalid bytes")]
     RowNotUtf8 {
         /// Which file.
         path: PathBuf,
@@ -115,22 +115,22 @@ pub enum PrepareError {
         source: DataError,
     },
     /// Shards hold GPT-2's tokens.
-    #[error("`{path}` holds GPT-2's tokens, not text: leave out `{flag}`")]
+    #[error("`{path}` contains GPT-2 tokens, not text: leave out `{flag}`")]
     ShardInOther {
         /// Which file.
         path: PathBuf,
-        /// What asks for other tokens.
+        /// The flag that asks for other tokens.
         flag: &'static str,
     },
-    /// A tokenizer whose end of text is not known.
+    /// A tokenizer whose end-of-text token is not known.
     #[error(
-        "`{path}` does not say which token ends a text: name it with `--eot_token`, or use `--eot none`"
+        "`{path}` defines no end-of-text token: set one with `--eot_token`, or use `--eot none`"
     )]
     NoEndOfText {
         /// The `tokenizer.json`.
         path: PathBuf,
     },
-    /// A line that is no JSON.
+    /// A line that is not JSON.
     #[error("`{path}` line {line} is not JSON: {reason}, column {column}")]
     NotJson {
         /// Which file.
@@ -154,7 +154,7 @@ pub enum PrepareError {
         /// The first fields that the line has.
         fields: Vec<String>,
     },
-    /// A line whose text is something else.
+    /// A line whose field is not text.
     #[error("`{path}` line {line}: the field `{field}` should be text, but is {found}")]
     NotText {
         /// Which file.
@@ -187,10 +187,10 @@ pub enum PrepareError {
         /// How many there may be.
         limit: usize,
     },
-    /// The second reading of the input gave another text than the first.
-    #[error("the input changed while it was read")]
+    /// The second pass over the input read a different text than the first.
+    #[error("the input changed while it was being read")]
     Changed,
-    /// Text that has no tokens.
+    /// Text that cannot be encoded.
     #[error("{source}")]
     Encode {
         /// Why.
@@ -201,11 +201,11 @@ pub enum PrepareError {
     Empty,
     /// All text went to one split.
     #[error(
-        "`{}` would be empty: a share of {val_fraction} of {documents} document{} with \
-         {characters} characters is held out{}",
+        "`{}` would be empty: `--val_fraction={val_fraction}` splits {documents} document{} with \
+         {characters} characters{}",
         file_name(*split), if *documents == 1 { "" } else { "s" }, match computed {
-            Some(Share { val_fraction, documents }) =>
-                format!("; `--val_fraction={val_fraction}` holds out {documents} documents"),
+            Some(HeldOut { val_fraction, documents }) =>
+                format!("; `--val_fraction={val_fraction}` works (documents held out: {documents})"),
             None => String::new(),
         }
     )]
@@ -216,16 +216,16 @@ pub enum PrepareError {
         documents: u64,
         /// How many characters they have.
         characters: u64,
-        /// The share that was used.
+        /// The fraction that was used.
         val_fraction: f64,
-        /// A share that gives both splits documents, if one was found.
-        computed: Option<Share>,
+        /// A fraction that gives both splits documents, if one was found.
+        computed: Option<HeldOut>,
     },
     /// The caller asked to stop.
     #[error("stopped; nothing was written")]
     Stopped,
-    /// Somebody asked to stop, and what was written can be continued.
-    #[error("stopped; the same command continues")]
+    /// The caller asked to stop, and the same call can continue from what was written.
+    #[error("stopped; run the same command again to continue")]
     Paused,
 }
 
@@ -256,12 +256,12 @@ impl fmt::Display for JsonKind {
     }
 }
 
-/// What a share of documents comes to.
+/// A fraction and how many documents it holds out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
-    /// The share held out.
+pub struct HeldOut {
+    /// The fraction held out.
     pub val_fraction: f64,
-    /// How many of the documents read that is.
+    /// How many of the documents that is.
     pub documents: u64,
 }
 
@@ -276,7 +276,7 @@ fn other_fields(fields: &[String]) -> String {
     if fields.is_empty() {
         return String::new();
     }
-    format!("; its fields are `{}`: `--field` names another", fields.join("`, `"))
+    format!("; choose one of `{}` with `--field`", fields.join("`, `"))
 }
 
 impl PrepareError {

@@ -1,10 +1,10 @@
-//! How far a preparation is, written down so that the next one continues after a kill.
+//! Records the progress of a preparation, so that the next one can continue after a kill.
 //!
-//! An entry is made after a tenth of a second, then at twice the interval each time, up to every few
-//! seconds: the drafts are brought to the disk, then the journal, which
-//! says how long they are and which part of the input comes next. What was written after the entry
-//! is written again, with the same bytes. A journal is used only by a preparation that would write
-//! the same dataset: same options, same files with the same lengths and times.
+//! The first entry is made after a tenth of a second; then the interval doubles, up to a few
+//! seconds. For an entry the drafts are synced to the disk, then the journal, which states their
+//! lengths and the next part of the input. Bytes written after the entry are written again,
+//! unchanged. A journal is used only by a preparation that would write the same dataset: same
+//! options, same files with the same lengths and times.
 
 use std::{
     path::Path,
@@ -16,40 +16,40 @@ use serde::{Deserialize, Serialize};
 use super::{
     PrepareError,
     split::DocumentCount,
-    walk::{Position, Tally},
+    walk::{InputPosition, Tally},
 };
 use crate::{
     data::publish::JOURNAL,
     disk::{Disk, DiskError},
 };
 
-/// The characters of a text are at most 65,536.
+/// More than any journal: a text has at most 65,536 different characters.
 const JOURNAL_BYTES_LIMIT: u64 = 16 << 20;
 
-/// What is known so far.
+/// The progress so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
-    /// Everything that decides the bytes of the dataset.
+    /// Everything that determines the bytes of the dataset.
     pub(super) key: String,
-    /// What the first reading found, if there was one.
+    /// The result of the first pass, if there was one.
     pub(super) scan: Option<ScanEntry>,
-    /// How far the encoding is.
+    /// The progress of the encoding.
     pub(super) encoded: Option<EncodingEntry>,
 }
 
-/// What the first reading found.
+/// The result of the first pass.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ScanEntry {
     pub(super) symbols: String,
     pub(super) characters: u64,
 }
 
-/// How far the encoding is.
+/// The progress of the encoding.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct EncodingEntry {
-    /// Which part of the input comes next.
-    pub(super) position: Position,
-    pub(super) written: Written,
+    /// The next part of the input.
+    pub(super) position: InputPosition,
+    pub(super) written: EncodedTotals,
     pub(super) count: DocumentCount,
     pub(super) is_val: bool,
     pub(super) is_undecided: bool,
@@ -58,9 +58,9 @@ pub(super) struct EncodingEntry {
     pub(super) val_bytes: u64,
 }
 
-/// What was encoded.
+/// Totals of what was encoded.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Written {
+pub(super) struct EncodedTotals {
     pub(super) tally: Tally,
     pub(super) text_bytes: u64,
     pub(super) train_characters: u64,
@@ -93,7 +93,7 @@ impl Journal {
     }
 }
 
-/// The time to the first entry. Later ones are further apart, since each waits for the disk.
+/// The time until the first entry. Later ones are further apart, because each waits for the disk.
 const FIRST: Duration = Duration::from_millis(100);
 
 /// When the next entry is due.
@@ -110,7 +110,7 @@ impl Clock {
         Self { interval: FIRST.min(longest), longest, last: Instant::now() }
     }
 
-    /// Whether it is time, and if so, the next time is counted from now.
+    /// Whether an entry is due; if so, the next interval starts now.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.last.elapsed() >= self.interval;
         if is_due {

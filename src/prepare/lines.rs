@@ -1,4 +1,4 @@
-//! JSONL: one document a line, in a field of an object.
+//! JSONL: one document per line, in a field of an object.
 
 use std::{
     borrow::Cow,
@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::{Invalid, PrepareError, error::JsonKind};
 
-/// The longest line. A line and its text are held whole: nothing else in this module grows with
+/// The longest line. A line and its text are kept in memory; nothing else in this module grows with
 /// the input.
 pub(super) const LINE_BYTES: u64 = 64 << 20;
 
@@ -34,7 +34,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The lines of what `source` gives; their text is in `field`, dots between its levels.
+    /// The lines of `source`; their text is in `field`, with dots between its levels.
     pub(super) fn new(
         source: &'a mut dyn Read,
         path: &'a Path,
@@ -90,7 +90,7 @@ impl<'a> Lines<'a> {
     fn text(&self) -> Result<Cow<'_, str>, PrepareError> {
         let path = || self.path.to_owned();
         let line = self.number;
-        let bytes = self.line.trim_ascii_end(); // so that a line that is cut ends on line 1
+        let bytes = self.line.trim_ascii_end(); // so that the error for a truncated line is on line 1
         let json = match (str::from_utf8(bytes), self.invalid) {
             (Ok(json), _) => Cow::Borrowed(json),
             (Err(_), Invalid::Replace) => String::from_utf8_lossy(bytes),
@@ -103,7 +103,8 @@ impl<'a> Lines<'a> {
             Cow::Borrowed(json) => find(json, self.field),
             Cow::Owned(json) => find(&json, self.field).map(FieldValue::into_owned),
         };
-        // Text that was cut inside a surrogate pair is JSON to Python but not to others.
+        // Python writes text that was cut inside a surrogate pair as JSON that other parsers
+        // refuse.
         let found = match (found, self.invalid) {
             (Err(_), Invalid::Replace) => {
                 let json = String::from_utf8_lossy(bytes);
@@ -132,11 +133,11 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What a field of an object holds.
+/// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
 enum FieldValue<'a> {
     Text(Cow<'a, str>),
-    /// Something else, by its name in JSON.
+    /// A value that is not text.
     Other(JsonKind),
     Nothing,
 }
@@ -158,25 +159,25 @@ fn first_fields(json: &str) -> Vec<String> {
     fields.into_iter().take(SHOWN_FIELDS).map(|(name, _)| short(name)).collect()
 }
 
-/// Looks a field up without keeping anything else of the line.
+/// Finds a field without keeping anything else of the line.
 fn find<'a>(json: &'a str, field: &str) -> Result<FieldValue<'a>, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(json);
-    let found = At(Some(field)).deserialize(&mut reader)?;
+    let found = FieldPath(Some(field)).deserialize(&mut reader)?;
     reader.end()?;
     Ok(found)
 }
 
-/// The value at the end of these levels below a value; `None` means the value itself.
-struct At<'f>(Option<&'f str>);
+/// A field below a value, with dots between its levels; `None` means the value itself.
+struct FieldPath<'f>(Option<&'f str>);
 
-impl At<'_> {
-    /// What finding `found` here means.
+impl FieldPath<'_> {
+    /// `found` if this is the end of the path.
     fn end<'a>(&self, found: FieldValue<'a>) -> FieldValue<'a> {
         if self.0.is_none() { found } else { FieldValue::Nothing }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for At<'_> {
+impl<'de> DeserializeSeed<'de> for FieldPath<'_> {
     type Value = FieldValue<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<FieldValue<'de>, D::Error> {
@@ -184,7 +185,7 @@ impl<'de> DeserializeSeed<'de> for At<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for At<'_> {
+impl<'de> Visitor<'de> for FieldPath<'_> {
     type Value = FieldValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,7 +237,7 @@ impl<'de> Visitor<'de> for At<'_> {
         let mut found = FieldValue::Nothing;
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             if key == name {
-                found = entries.next_value_seed(At(rest))?; // of two, the last counts
+                found = entries.next_value_seed(FieldPath(rest))?; // the last of several counts
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }
@@ -245,7 +246,7 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 }
 
-/// The same JSON with U+FFFD for every escaped half of a surrogate pair that has no other.
+/// The JSON with every escaped lone surrogate replaced by U+FFFD.
 fn without_lone_surrogates(json: &str) -> String {
     let unit = |escape: &str| match escape.strip_prefix("\\u").and_then(|rest| rest.get(..4)) {
         Some(digits) => u16::from_str_radix(digits, 16).ok(),
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_fields_with_one_name_the_last_counts() {
+    fn the_last_of_two_fields_with_the_same_name_counts() {
         let json = br#"{"text": 1, "text": "two"}"#;
         assert_eq!(texts(json, "text", Invalid::Refuse).unwrap(), ["two"]);
     }
@@ -321,19 +322,11 @@ mod tests {
             (
                 "{\"title\": \"x\"}",
                 "text",
-                "has no field `text`; its fields are `title`: `--field` names another",
+                "has no field `text`; choose one of `title` with `--field`",
             ),
             ("[\"text\"]", "text", "has no field `text`"),
-            (
-                "{\"a\": \"x\"}",
-                "a.b",
-                "has no field `a.b`; its fields are `a`: `--field` names another",
-            ),
-            (
-                "{\"a\": {\"b\": 1}}",
-                "a.c",
-                "has no field `a.c`; its fields are `a`: `--field` names another",
-            ),
+            ("{\"a\": \"x\"}", "a.b", "has no field `a.b`; choose one of `a` with `--field`"),
+            ("{\"a\": {\"b\": 1}}", "a.c", "has no field `a.c`; choose one of `a` with `--field`"),
         ];
         for (line, field, expected) in table {
             assert_eq!(error_of(line.as_bytes(), field), format!("`a.jsonl` line 1 {expected}"));
@@ -358,17 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn invalid_bytes_are_named_by_their_place_in_the_file_or_replaced() {
+    fn invalid_bytes_are_reported_with_their_offset_or_replaced() {
         let json = b"{\"text\": \"x\"}\n{\"text\": \"a\xffb\"}\n";
         assert_eq!(
             error_of(json, "text"),
-            "`a.jsonl` is not UTF-8 text: byte 25; `--lossy` replaces such bytes"
+            "`a.jsonl` is not valid UTF-8 at byte 25; `--lossy` replaces invalid bytes"
         );
         assert_eq!(texts(json, "text", Invalid::Replace).unwrap(), ["x", "a\u{fffd}b"]);
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_an_error_or_replaced() {
+    fn a_lone_surrogate_is_an_error_or_replaced() {
         let json = br#"{"text": "\\ud83d \ud83d\ude00 \ud83d\u0041 \udc00 \" \ud83d"}"#;
         assert!(error_of(json, "text").starts_with("`a.jsonl` line 1 is not JSON: "));
         assert_eq!(
@@ -381,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_not_read_to_its_end() {
+    fn an_endless_line_is_refused_at_the_limit() {
         let mut endless = std::io::repeat(b'a');
         let mut lines = Lines::new(&mut endless, Path::new("a"), "text", Invalid::Refuse);
         let error = lines.next().unwrap_err();

@@ -1,27 +1,27 @@
-//! How much memory a preparation takes: a limit that does not depend on the amount of text.
+//! The most memory that a preparation takes, which does not depend on the amount of text.
 //!
-//! It is stated in every summary, and `scripts/prepare-memory` and a test hold it. What grows with
-//! the input is one line of JSONL or one page of Parquet, which are held whole.
+//! It is printed in every summary, and checked by `scripts/prepare-memory` and a test. Only one
+//! line of JSONL or one page of Parquet, which are kept whole, depend on the input.
 
 use super::Vocabulary;
 
-/// The program, its tables, the text that is read and the tokens that are written, and the window of
-/// a Zstandard file, which is 8 MiB unless the file was compressed with `--long`.
+/// The program, its tables, buffers for text and tokens, and the window of a Zstandard file, which
+/// is 8 MiB unless the file was compressed with `--long`.
 const BASE_BYTES: u64 = 64 << 20;
 
-/// A thread that encodes: the words it has seen, and two jobs with their tokens.
+/// A thread that encodes: its cache of words, and two jobs with their tokens.
 const WORKER_BYTES: u64 = 8 << 20;
 
-/// The same with a `tokenizer.json`, which keeps much about every token of a job.
+/// A thread that encodes with a `tokenizer.json`, which needs much memory for every token of a job.
 const JSON_WORKER_BYTES: u64 = 64 << 20;
 
-/// A `tokenizer.json` as tables, in bytes for each byte of the file.
+/// The tables of a `tokenizer.json`, in bytes per byte of the file.
 const JSON_FACTOR: u64 = 32;
 
-/// A line or a page is held as it is and as text, and a table that grows is copied.
+/// A line or a page is kept as bytes and as text, and a growing vector is copied.
 const HELD_FACTOR: u64 = 4;
 
-/// The most memory of a preparation with `workers` threads, whose longest line or page takes
+/// The most memory of a preparation with `workers` threads whose longest line or page has
 /// `held_bytes`.
 pub(super) fn limit_bytes(
     vocabulary: Vocabulary,

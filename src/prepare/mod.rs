@@ -1,14 +1,13 @@
 //! From text to a dataset: `train.bin`, `val.bin` and, if tokens are not GPT-2's, `meta.pkl`.
 //!
-//! The input is files, folders, patterns and standard input: text, JSONL or Parquet, compressed
-//! or not, and llm.c's shards of tokens. It is read a piece at a time, encoded on all cores and
-//! written in order, so that memory does not depend on the amount of text: `memory.rs` states how
-//! much it is. What must be known before writing
-//! (the characters, the length of a text that is cut in two) takes a first reading; input that can
-//! be read only once is copied to the folder for it.
+//! The input is files, folders, patterns and standard input: text, JSONL or Parquet, compressed or
+//! not, and llm.c's shards of tokens. It is read a piece at a time, encoded on all cores and
+//! written in order, so that memory does not depend on the amount of text (`memory.rs` has the
+//! limit). What must be known before writing (the characters, the length of a text that is split in
+//! two) takes a first pass; input that can be read only once is copied to the folder for it.
 //!
-//! The files appear whole, `train.bin` last, or not at all. Every few seconds it is noted how far
-//! a preparation of files is; after a kill, the same command continues from there.
+//! The files become visible only when they are complete, `train.bin` last. Every few seconds the
+//! progress is recorded; after a kill, the same command continues from there.
 
 mod cut;
 mod draft;
@@ -42,12 +41,12 @@ use crate::{data::Split, tokenizer::EndOfTextToken};
 pub(crate) use self::error::file_name;
 pub use self::{
     draft::DiskNeed,
-    error::{JsonKind, PrepareError, Share},
+    error::{HeldOut, JsonKind, PrepareError},
     source::{SkipReason, SkippedFile},
 };
 
-/// The extensions of files that are taken from a folder, also with `.gz` or `.zst` behind them.
-/// A file that is named needs none.
+/// The extensions of files that are read from a folder, optionally followed by `.gz` or `.zst`. A
+/// file that is given by its path needs none.
 pub const EXTENSIONS: [&str; 7] = ["txt", "text", "md", "jsonl", "ndjson", "parquet", "bin"];
 
 /// Something to read.
@@ -57,16 +56,16 @@ pub enum Input {
     Path(PathBuf),
     /// Standard input.
     Stdin,
-    /// A file about which more is known than its name says.
+    /// A downloaded file whose format and split are known.
     Fetched {
         /// Where it is.
         path: PathBuf,
-        /// How it holds text.
+        /// Its format.
         format: Format,
-        /// The split that all of it is for, if it is for one.
+        /// The split that it belongs to, if it belongs to one.
         split: Option<Split>,
     },
-    /// Parquet files whose texts in order are one text.
+    /// Parquet files whose texts, in order, form one text.
     Joined {
         /// Where they are.
         paths: Vec<PathBuf>,
@@ -75,7 +74,7 @@ pub enum Input {
     },
 }
 
-/// How a file holds text.
+/// The format of a file with text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The file is one document.
@@ -84,7 +83,7 @@ pub enum Format {
     Jsonl,
     /// Each row is a document, in a column.
     Parquet,
-    /// GPT-2's tokens, in llm.c's files.
+    /// GPT-2's tokens in llm.c's format.
     Shard,
 }
 
@@ -92,17 +91,17 @@ pub enum Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vocabulary {
-    /// One a character, numbered in sorted order, with a `meta.pkl`.
+    /// One token per character, numbered in sorted order, with a `meta.pkl`.
     Chars,
-    /// GPT-2's byte pairs.
+    /// GPT-2's BPE.
     Gpt2,
-    /// Those of a `tokenizer.json`.
+    /// The tokens of a `tokenizer.json`.
     #[serde(rename = "tokenizer.json")]
     Json,
 }
 
-/// The position of the end-of-text token. Characters have no such token: there, any choice but
-/// `None` ends the last line of each of several documents.
+/// The position of the end-of-text token. A character vocabulary has no such token: there, any
+/// choice but `None` adds a line break to documents whose last line has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfText {
     /// After each document, as in nanoGPT's `openwebtext`.
@@ -113,7 +112,7 @@ pub enum EndOfText {
     None,
 }
 
-/// How a dataset holds its tokens.
+/// The format of a dataset's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// nanoGPT's `train.bin` and `val.bin`.
@@ -130,7 +129,7 @@ pub enum OutputFormat {
 pub enum Invalid {
     /// They are an error.
     Refuse,
-    /// They become U+FFFD.
+    /// They are replaced by U+FFFD.
     Replace,
 }
 
@@ -139,34 +138,34 @@ pub enum Invalid {
 pub struct Options {
     /// What to read, in this order.
     pub inputs: Vec<Input>,
-    /// Where the dataset goes.
+    /// The folder of the dataset.
     pub folder: PathBuf,
-    /// `None`: JSONL by its extensions, everything else is text.
+    /// `None`: by the file's extension; text if that is unknown.
     pub format: Option<Format>,
-    /// The field of a line of JSONL or the column of Parquet that holds the text, dots between the
-    /// levels.
+    /// The field of JSONL or the column of Parquet that has the text, with dots between the levels.
     pub field: String,
     /// The meaning of tokens.
     pub vocabulary: Vocabulary,
     /// The `tokenizer.json` of [`Vocabulary::Json`].
     pub tokenizer: Option<PathBuf>,
-    /// Its end-of-text token; `None`: as the files next to it or its usual names say.
+    /// The end-of-text token of `tokenizer`; `None`: determined from the files next to it or by
+    /// common names.
     pub end_of_text_token: Option<String>,
-    /// `None`: after each of several documents; none in a single text, as in nanoGPT's
+    /// `None`: after each of several documents, but none in a single text, as in nanoGPT's
     /// `shakespeare`.
     pub end_of_text: Option<EndOfText>,
-    /// The share of the text that is held out. `None`: a tenth of a single text, and of
-    /// documents as [`default_val_fraction`] says.
+    /// The fraction of the text that is held out. `None`: a tenth of a single text, or
+    /// [`default_val_fraction`] of several documents.
     pub val_fraction: Option<f64>,
-    /// Which documents are held out depends on it.
+    /// Seed for the choice of held-out documents.
     pub seed: u64,
     /// What to do with bytes that are not UTF-8.
     pub invalid: Invalid,
-    /// How the dataset holds its tokens.
+    /// The format of the dataset's tokens.
     pub output: OutputFormat,
-    /// How often it is noted how far the preparation is.
+    /// How often progress is recorded.
     pub note_every: Duration,
-    /// Whether a dataset that is there is replaced.
+    /// Whether an existing dataset is replaced.
     pub overwrite: bool,
     /// How many threads encode; `None`: all.
     pub threads: Option<NonZeroUsize>,
@@ -207,8 +206,8 @@ impl Options {
     }
 }
 
-/// The default share of many documents that is held out: nanoGPT's 0.0005, and more if that
-/// would be too little to measure on. The size is that of the input as it is, compressed or not.
+/// The default fraction of documents that is held out: nanoGPT's 0.0005, or more if that would be
+/// too little for an evaluation. The size is that of the input files, compressed or not.
 pub fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
     match total_bytes {
         Some(bytes) if bytes < 10_000_000 => 0.1,
@@ -217,21 +216,21 @@ pub fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
     }
 }
 
-/// What is being done.
+/// The phases of a preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Keeping what cannot be read twice.
+    /// Copying input that cannot be read twice.
     Keep,
-    /// Looking for the characters and the length.
+    /// Collecting the characters and the length.
     Scan,
     /// Encoding and writing.
     Encode,
 }
 
-/// How much is done.
+/// The progress of a preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub pass: Pass,
     /// How much of the input this pass has read.
     pub bytes: u64,
@@ -243,18 +242,18 @@ pub struct Progress {
     pub tokens: u64,
 }
 
-/// What was made.
+/// The result of a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct PrepareSummary {
     /// The meaning of tokens.
     pub vocabulary: Vocabulary,
     /// One more than the largest token.
     pub vocab_size: u32,
     /// How many documents were read.
     pub documents: u64,
-    /// How many of them are held out; `None` for a single text, which is cut in two.
+    /// How many of them are held out; `None` for a single text, which is split in two.
     pub val_documents: Option<u64>,
-    /// The share that was used.
+    /// The fraction that was used.
     pub val_fraction: f64,
     /// How much was read.
     pub input_bytes: u64,
@@ -262,23 +261,23 @@ pub struct Summary {
     pub text_bytes: u64,
     /// How many characters the text has.
     pub characters: u64,
-    /// How many tokens are learned from.
+    /// How many tokens are for training.
     pub train_tokens: u64,
     /// How many tokens are held out.
     pub val_tokens: u64,
-    /// How often a document was cut at a place where its tokens may differ from those of the
-    /// whole. With GPT-2's tokens: once for each 256 KiB without white space or two classes of
-    /// characters. With a `tokenizer.json`: once for each 256 KiB of a document.
+    /// How often a document was cut at a position where its tokens may differ from those of the
+    /// whole. With GPT-2's tokens: once for each 256 KiB of characters of one class. With a
+    /// `tokenizer.json`: once for each 256 KiB of a document.
     pub forced_cuts: u64,
     /// The token between documents; `None` if there is none.
     pub end_of_text: Option<EndOfTextToken>,
-    /// The most memory that this takes; it does not depend on the amount of text.
+    /// The most memory that the preparation takes; it does not depend on the amount of text.
     pub memory_limit_bytes: u64,
     /// Files in folders that were not read.
     pub skipped: Vec<SkippedFile>,
-    /// How many tokens were there from a `prepare` that was stopped or killed.
+    /// How many tokens were taken over from a `prepare` that was stopped or killed.
     pub resumed_tokens: u64,
-    /// How many shards there are for training; `None` if it is one file.
+    /// The number of training shards; `None` if the dataset has no shards.
     pub train_shards: Option<u64>,
     /// How long it took.
     pub seconds: f64,
@@ -290,19 +289,19 @@ pub struct Summary {
     pub meta_path: Option<PathBuf>,
 }
 
-impl Summary {
+impl PrepareSummary {
     /// The mean length of a token.
     pub fn bytes_per_token(&self) -> f64 {
         self.text_bytes as f64 / (self.train_tokens + self.val_tokens) as f64
     }
 }
 
-/// Writes a dataset. `progress` and `stop` are called for every piece; after `stop` returns true
-/// nothing is left behind but what the same call continues from ([`PrepareError::Paused`]).
+/// Writes a dataset. `progress` and `stop` are called for every piece; if `stop` returns true, only
+/// what the same call can continue from is kept ([`PrepareError::Paused`]).
 pub fn prepare(
     options: &Options,
     progress: &mut dyn FnMut(Progress),
     stop: &dyn Fn() -> bool,
-) -> Result<Summary, PrepareError> {
+) -> Result<PrepareSummary, PrepareError> {
     run::prepare_from(options, &mut io::stdin(), progress, stop)
 }

@@ -1,4 +1,4 @@
-//! Text of any length, a piece at a time.
+//! Reads text of any length in pieces.
 
 use std::{io::Read, path::Path};
 
@@ -10,11 +10,11 @@ use super::{
 /// How much is read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The most text that is held: a piece, and a chunk in which every byte is invalid and
-/// became U+FFFD, which has three, and the end of the one before.
+/// The most text that is kept: a piece, plus a chunk (with the end of the one before) in which
+/// every byte is invalid and became U+FFFD, which has three bytes.
 pub(super) const HELD_BYTES: usize = PIECE_BYTES + 3 * (CHUNK_BYTES + 3);
 
-/// The pieces of a text, cut at safe places if there are any.
+/// The pieces of a text, cut at safe positions if there are any.
 pub(super) struct Pieces<'a> {
     source: &'a mut dyn Read,
     path: &'a Path, // for errors
@@ -28,7 +28,7 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// The pieces of what `source` gives.
+    /// The pieces of `source`.
     pub(super) fn new(source: &'a mut dyn Read, path: &'a Path, invalid: Invalid) -> Self {
         Self {
             source,
@@ -59,7 +59,7 @@ impl<'a> Pieces<'a> {
         Ok(Some(&self.text[..cut.at]))
     }
 
-    /// How often a piece ended at a place that is not safe, so that tokens may differ.
+    /// How often a piece ended at a position that is not safe, so that tokens may differ.
     pub(super) fn forced_cuts(&self) -> u64 {
         self.forced_cuts
     }
@@ -80,7 +80,7 @@ impl<'a> Pieces<'a> {
                 Err(error) => error,
             };
             let (valid, after) = rest.split_at(error.valid_up_to());
-            self.text.push_str(str::from_utf8(valid).unwrap_or_default()); // valid, as the error says
+            self.text.push_str(str::from_utf8(valid).unwrap_or_default()); // valid up to there
             rest = after;
             let invalid = match error.error_len() {
                 Some(invalid) => invalid,
@@ -123,14 +123,14 @@ mod tests {
         Ok(all)
     }
 
-    /// A text of `len` bytes, without an end in memory.
-    struct Endless<'a> {
+    /// A text of `len` bytes that is never in memory as a whole.
+    struct Repeated<'a> {
         pattern: &'a [u8],
         position: usize,
         len: usize,
     }
 
-    impl Read for Endless<'_> {
+    impl Read for Repeated<'_> {
         fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
             let start = self.position % self.pattern.len();
             let left = (self.len - self.position).min(self.pattern.len() - start);
@@ -153,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_any_length_is_held_within_the_limit() {
+    fn a_text_of_any_length_stays_within_the_memory_limit() {
         let words = "words and words, ".repeat(1_000);
         let accents = "é".repeat(5_000);
         for pattern in [words.as_bytes(), &[b'a'; 4096], &[0xff; 4096], accents.as_bytes()] {
-            let mut source = Endless { pattern, position: 0, len: 16 << 20 };
+            let mut source = Repeated { pattern, position: 0, len: 16 << 20 };
             let mut pieces = Pieces::new(&mut source, Path::new("book.txt"), Invalid::Replace);
             let before = (pieces.text.capacity(), pieces.chunk.capacity());
             while pieces.next().unwrap().is_some() {}
@@ -170,7 +170,7 @@ mod tests {
     fn cuts_that_change_tokens_are_counted() {
         for (pattern, cuts) in [("a", 3), ("a ", 0), (" ", 3)] {
             let len = 4 * PIECE_BYTES;
-            let mut source = Endless { pattern: pattern.as_bytes(), position: 0, len };
+            let mut source = Repeated { pattern: pattern.as_bytes(), position: 0, len };
             let mut pieces = Pieces::new(&mut source, Path::new("book.txt"), Invalid::Refuse);
             while pieces.next().unwrap().is_some() {}
             assert_eq!(pieces.forced_cuts(), cuts, "{pattern:?}");
@@ -186,11 +186,11 @@ mod tests {
         assert_eq!(offset(b"ab\xffcd"), 2);
         assert_eq!(offset(b"\xc3"), 0);
         assert_eq!(offset("ab日".as_bytes().split_last().unwrap().1), 2);
-        for place in [CHUNK_BYTES - 1, CHUNK_BYTES, 5 * CHUNK_BYTES + 1] {
+        for position in [CHUNK_BYTES - 1, CHUNK_BYTES, 5 * CHUNK_BYTES + 1] {
             let mut bytes = "é".repeat(4 * CHUNK_BYTES).into_bytes();
-            bytes[place] = 0xff;
+            bytes[position] = 0xff;
             // Half a character before the byte makes the character invalid.
-            assert_eq!(offset(&bytes), (place - place % 2) as u64);
+            assert_eq!(offset(&bytes), (position - position % 2) as u64);
         }
     }
 

@@ -1,4 +1,5 @@
-//! One run: find, keep, scan, encode, publish.
+//! A preparation from start to end: find the input, copy what can be read only once, scan, encode,
+//! publish.
 
 use std::{
     fmt::Write as _,
@@ -11,19 +12,19 @@ use std::{
 };
 
 use super::{
-    DiskNeed, EndOfText, Format, Invalid, Options, OutputFormat, Pass, PrepareError, Progress,
-    Summary, Vocabulary, default_val_fraction,
-    draft::{Draft, Folder},
-    encode::{Encoder, Outputs, TokenWidth, WORKERS_LIMIT},
+    DiskNeed, EndOfText, Format, Invalid, Options, OutputFormat, Pass, PrepareError,
+    PrepareSummary, Progress, Vocabulary, default_val_fraction,
+    draft::{Draft, LockedFolder},
+    encode::{Outputs, TokenWidth, TokenWriter, WORKERS_LIMIT},
     error::{file_name, wide_file_name},
-    journal::{Clock, EncodingEntry, Journal, ScanEntry, Written},
+    journal::{Clock, EncodedTotals, EncodingEntry, Journal, ScanEntry},
     memory,
     pieces::Pieces,
     shards::{Shards, TokenDraft},
     source::{self, FoundSources, TextSource, total_bytes},
-    split::{DocumentCount, Rule, hash_of},
+    split::{DocumentCount, SplitRule, hash_of},
     symbols::Symbols,
-    walk::{DocumentPart, LastLine, Position, Tally, Walk},
+    walk::{DocumentPart, InputPosition, LastLine, Tally, Walk},
 };
 use crate::{
     data::{Meta, Split, publish::is_shard_name},
@@ -38,10 +39,10 @@ use crate::{
 
 const META: &str = "meta.pkl";
 
-/// From this size on, the default share of validation is the same.
+/// Above this size the default fraction for validation is constant.
 const LARGE_BYTES: u64 = 1_000_000_000;
 
-/// More files than this leave no split empty by chance, and take time to look at.
+/// With more files than this no split is empty by chance, and reading their beginnings takes long.
 const KNOWN_LIMIT: usize = 10_000;
 
 /// Every file that a dataset may have, the tokens for training first.
@@ -62,7 +63,7 @@ pub(super) fn prepare_from(
     stdin: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
     stop: &dyn Fn() -> bool,
-) -> Result<Summary, PrepareError> {
+) -> Result<PrepareSummary, PrepareError> {
     let start = Instant::now();
     let FoundSources { mut sources, skipped } =
         FoundSources::find(&options.inputs, options.format)?;
@@ -93,9 +94,9 @@ pub(super) fn prepare_from(
     let mut kept = Vec::new(); // removed at the end
     let known_bytes: u64 = sources.iter().filter_map(|source| source.bytes).sum();
     for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
-        // Parquet is not read in order, and a pipe with a name is opened once.
+        // Parquet is not read in order, and a named pipe can be opened only once.
         let is_whole = is_scanned || source.format == Format::Parquet || !source.is_stdin();
-        // The default share depends on the size, which must be known as it is of a file.
+        // The default fraction depends on the size, which must be known as for a file.
         let limit = if is_whole {
             u64::MAX
         } else if options.val_fraction.is_none() {
@@ -124,7 +125,8 @@ pub(super) fn prepare_from(
     } else {
         folder.resume("")?;
     }
-    let mut notes = Notes { folder: &mut folder, journal, clock: Clock::new(options.note_every) };
+    let mut notes =
+        ProgressRecorder { folder: &mut folder, journal, clock: Clock::new(options.note_every) };
 
     let usual = if is_one_text { EndOfText::None } else { EndOfText::After };
     let end_of_text = options.end_of_text.unwrap_or(usual);
@@ -159,7 +161,7 @@ pub(super) fn prepare_from(
         _ => (Tokenizer::Gpt2, END_OF_TEXT + 1, None),
     };
     let end_of_text_token = match (&json, end_of_text) {
-        // It is written nowhere, but `transformers` may know where to stop.
+        // The token is not written between documents, but `transformers` stops at it.
         (Some(file), EndOfText::None) if options.end_of_text_token.is_none() => {
             file.end_of_text(None).ok()
         }
@@ -178,22 +180,22 @@ pub(super) fn prepare_from(
         (Some(meta), Some(scan), _) if json.is_none() => {
             Some(DiskNeed::of_characters(scan.characters, meta.len() as u64))
         }
-        // Nobody knows how much text a compressed file holds.
+        // The amount of text in a compressed file is not known.
         (_, _, bytes) if sources.iter().all(TextSource::is_plain) => {
             bytes.map(|bytes| DiskNeed::of_tokens(bytes, width.bytes()))
         }
         _ => None,
     };
-    let kept_bytes = kept.iter().map(Draft::bytes).sum(); // of what was free
+    let kept_bytes = kept.iter().map(Draft::bytes).sum(); // no longer free
     if let Some(need) = need {
         need.check(options.disk_free_bytes.map(|free| free.saturating_sub(kept_bytes)))?;
     }
 
     let mut rule = match &scan {
-        Some(scan) if is_one_text => Rule::position(scan.characters, val_fraction),
+        Some(scan) if is_one_text => SplitRule::position(scan.characters, val_fraction),
         _ => {
             let known = known_documents(&sources, options.invalid)?;
-            Rule::documents(options.seed, val_fraction, known.as_deref())
+            SplitRule::documents(options.seed, val_fraction, known.as_deref())
         }
     };
     let begun = notes.journal.as_ref().and_then(|journal| journal.encoded);
@@ -218,7 +220,7 @@ pub(super) fn prepare_from(
     let [train_tokens, val_tokens] =
         [&outputs.train, &outputs.val].map(|draft| draft.bytes() / width.bytes());
     let path = |name: &str| options.folder.join(name);
-    let summary = Summary {
+    let summary = PrepareSummary {
         vocabulary: options.vocabulary,
         vocab_size,
         documents: written.tally.documents,
@@ -230,7 +232,7 @@ pub(super) fn prepare_from(
         train_tokens,
         val_tokens,
         forced_cuts: match options.vocabulary {
-            Vocabulary::Chars => 0, // a character is a token wherever it is cut
+            Vocabulary::Chars => 0, // a cut between characters never changes tokens
             Vocabulary::Gpt2 => written.tally.forced_cuts,
             Vocabulary::Json => written.tally.cuts,
         },
@@ -261,16 +263,16 @@ pub(super) fn prepare_from(
     }
     drop(kept); // only the dataset is published
     match publish(notes.folder, outputs, &tables, stop) {
-        Ok(()) => Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary }),
+        Ok(()) => Ok(PrepareSummary { seconds: start.elapsed().as_secs_f64(), ..summary }),
         Err(error) => Err(notes.ended_by(error)),
     }
 }
 
-/// The folder of a dataset, in which there is none or one that may go.
-fn new_dataset(path: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
-    // Before the folder is created or touched, and again under its lock.
+/// Locks the folder of a dataset, if it has none or one that may be replaced.
+fn new_dataset(path: &Path, overwrite: bool) -> Result<LockedFolder, PrepareError> {
+    // Checked before the folder is created, and again under its lock.
     check_free(path, overwrite)?;
-    let folder = Folder::make(path)?;
+    let folder = LockedFolder::make(path)?;
     check_free(path, overwrite)?;
     Ok(folder)
 }
@@ -290,11 +292,11 @@ fn check_free(folder: &Path, overwrite: bool) -> Result<(), PrepareError> {
     Ok(())
 }
 
-/// Copies input that can be read only once to a temporary file, `limit` bytes of it or a little
-/// more. Tells whether that is all.
+/// Copies input that can be read only once to a temporary file, up to `limit` bytes or a little
+/// more. Also returns whether that is all of it.
 fn keep(
     source: &TextSource,
-    folder: &Folder,
+    folder: &LockedFolder,
     name: &str,
     limit: u64,
     stdin: &mut dyn Read,
@@ -325,8 +327,8 @@ fn keep(
     Ok((draft, is_all))
 }
 
-/// The hashes of all documents, if each is a file of text: few of them must not leave a split
-/// empty. Only the first piece of each is read.
+/// The hashes of all documents, if each is a text file, so that a few documents do not leave a
+/// split empty. Only the first piece of each is read.
 fn known_documents(
     sources: &[TextSource],
     invalid: Invalid,
@@ -348,9 +350,9 @@ fn known_documents(
     Ok(Some(hashes))
 }
 
-/// Brings the files to the disk and makes them the dataset.
+/// Syncs the files to the disk and publishes them as the dataset.
 fn publish(
-    folder: &mut Folder,
+    folder: &mut LockedFolder,
     outputs: Outputs,
     tables: &[(&str, Vec<u8>)],
     stop: &dyn Fn() -> bool,
@@ -368,14 +370,14 @@ fn publish(
     folder.publish()
 }
 
-/// Notes of how far a preparation is, if it can be continued.
-struct Notes<'a> {
-    folder: &'a mut Folder,
+/// Records the progress of a preparation, if it can be continued.
+struct ProgressRecorder<'a> {
+    folder: &'a mut LockedFolder,
     journal: Option<Journal>,
     clock: Clock,
 }
 
-impl Notes<'_> {
+impl ProgressRecorder<'_> {
     fn is_due(&mut self) -> bool {
         self.journal.is_some() && self.clock.is_due()
     }
@@ -396,8 +398,7 @@ impl Notes<'_> {
         self.folder.note(journal)
     }
 
-    /// What an error leaves behind: after a request to stop, or a disk that is full, everything
-    /// up to the last note.
+    /// After a request to stop or a full disk, keeps everything up to the last entry.
     fn ended_by(&mut self, error: PrepareError) -> PrepareError {
         let is_noted = self.journal.as_ref().is_some_and(|journal| journal.encoded.is_some());
         match error {
@@ -414,11 +415,11 @@ impl Notes<'_> {
     }
 }
 
-/// The drafts of both splits, new or as they were noted.
+/// The drafts of both splits, new or as recorded.
 fn outputs(
     output: OutputFormat,
     width: TokenWidth,
-    folder: &Folder,
+    folder: &LockedFolder,
     begun: Option<&EncodingEntry>,
 ) -> Result<Outputs, PrepareError> {
     let bytes = |split| match (begun, split) {
@@ -460,8 +461,8 @@ fn token_name(output: OutputFormat, width: TokenWidth, split: Split) -> String {
     }
 }
 
-/// Everything that decides the bytes of a dataset, as a text; `None` if something can be read only
-/// once.
+/// Everything that determines the bytes of a dataset, as text; `None` if some input can be read
+/// only once.
 fn journal_key(
     options: &Options,
     sources: &[TextSource],
@@ -508,7 +509,7 @@ impl<'a> JsonFile<'a> {
         Ok(Self { path, bytes, json })
     }
 
-    /// The token that ends a text: the one that is named, or else the usual one.
+    /// The end-of-text token: `named`, or the one that the tokenizer's files determine.
     fn end_of_text(&self, named: Option<&str>) -> Result<EndOfTextToken, PrepareError> {
         let Some(token) = named else {
             let folder = self.path.parent().unwrap_or(Path::new(""));
@@ -523,7 +524,7 @@ impl<'a> JsonFile<'a> {
     }
 }
 
-/// What both readings share.
+/// What both passes share.
 struct Preparation<'a> {
     walk: Walk<'a>,
     total_bytes: Option<u64>,
@@ -531,7 +532,7 @@ struct Preparation<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// What the first reading found.
+/// The result of the first pass.
 #[derive(Debug)]
 struct Scan {
     symbols: Symbols,
@@ -547,7 +548,7 @@ struct Encoding<'a> {
 }
 
 impl Preparation<'_> {
-    fn scan(&mut self, notes: &mut Notes<'_>) -> Result<Scan, PrepareError> {
+    fn scan(&mut self, notes: &mut ProgressRecorder<'_>) -> Result<Scan, PrepareError> {
         if let Some(ScanEntry { symbols, characters }) =
             notes.journal.as_ref().and_then(|journal| journal.scan.clone())
         {
@@ -573,52 +574,54 @@ impl Preparation<'_> {
     fn encode(
         &mut self,
         encoding: &Encoding<'_>,
-        rule: &mut Rule,
+        rule: &mut SplitRule,
         outputs: &mut Outputs,
-        notes: &mut Notes<'_>,
-    ) -> Result<Written, PrepareError> {
+        notes: &mut ProgressRecorder<'_>,
+    ) -> Result<EncodedTotals, PrepareError> {
         let begun = notes.journal.as_ref().and_then(|journal| journal.encoded);
-        let mut written = begun.map_or_else(Written::default, |begun| begun.written);
-        if let (Some(begun), Rule::Documents(documents)) = (begun, &mut *rule) {
+        let mut written = begun.map_or_else(EncodedTotals::default, |begun| begun.written);
+        if let (Some(begun), SplitRule::Documents(documents)) = (begun, &mut *rule) {
             documents.count = begun.count;
         }
         let (total_bytes, progress) = (self.total_bytes, &mut *self.progress);
         let workers = encoding.workers.min(WORKERS_LIMIT);
         let mark = |at| encoding.end_of_text_id.filter(|_| encoding.end_of_text == at);
         written.tally = thread::scope(|scope| {
-            let mut encoder = Encoder::start(scope, encoding.tokenizer, workers, outputs);
+            let mut encoder = TokenWriter::start(scope, encoding.tokenizer, workers, outputs);
             let is_val = begun.is_some_and(|begun| begun.is_val);
             let mut split = if is_val { Split::Val } else { Split::Train };
             let mut is_undecided = begun.is_some_and(|begun| begun.is_undecided);
-            let start = begun.map_or_else(Position::default, |begun| begun.position);
+            let start = begun.map_or_else(InputPosition::default, |begun| begun.position);
             let is_marked = mark(EndOfText::Before);
-            let is_counted = matches!(rule, Rule::Documents(_));
-            let begin = |split, written: &mut Written, encoder: &mut Encoder<'_>| {
+            let is_counted = matches!(rule, SplitRule::Documents(_));
+            let begin = |split, written: &mut EncodedTotals, encoder: &mut TokenWriter<'_>| {
                 written.val_documents += u64::from(is_counted && split == Split::Val);
                 is_marked.map_or(Ok(()), |id| encoder.ids(&[id], split))
             };
             let tally = self.walk.run_from(start, self.stdin, &mut |part, tally, position| {
                 match part {
                     DocumentPart::Begin { split: named } => {
-                        // Where nobody has named a split, the first piece of text decides.
+                        // If the input does not name a split, the first piece of text determines
+                        // it.
                         is_undecided = false;
                         match (&mut *rule, named) {
-                            (Rule::Position { .. }, _) => {}
-                            (Rule::Documents(_), Some(named)) => split = named,
-                            (Rule::Documents(_), None) => is_undecided = true,
+                            (SplitRule::Position { .. }, _) => {}
+                            (SplitRule::Documents(_), Some(named)) => split = named,
+                            (SplitRule::Documents(_), None) => is_undecided = true,
                         }
                         if !is_undecided {
                             begin(split, &mut written, &mut encoder)?;
                         }
                     }
                     DocumentPart::Text(text) => {
-                        if let (true, Rule::Documents(documents)) = (is_undecided, &mut *rule) {
+                        if let (true, SplitRule::Documents(documents)) = (is_undecided, &mut *rule)
+                        {
                             is_undecided = false;
                             split = documents.split(hash_of(text.as_bytes()));
                             begin(split, &mut written, &mut encoder)?;
                         }
                         let (head, tail) = match rule {
-                            Rule::Position { train_characters } if split == Split::Train => {
+                            SplitRule::Position { train_characters } if split == Split::Train => {
                                 split_at(text, *train_characters - written.train_characters)
                             }
                             _ => (text, ""),
@@ -638,7 +641,8 @@ impl Preparation<'_> {
                         progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
                     DocumentPart::End => {
-                        if let (true, Rule::Documents(documents)) = (is_undecided, &mut *rule) {
+                        if let (true, SplitRule::Documents(documents)) = (is_undecided, &mut *rule)
+                        {
                             is_undecided = false;
                             split = documents.split(hash_of(b""));
                             begin(split, &mut written, &mut encoder)?;
@@ -648,7 +652,7 @@ impl Preparation<'_> {
                         }
                     }
                     DocumentPart::Tokens { ids, is_first, split: named } => {
-                        if let (true, Rule::Documents(documents)) = (is_first, &mut *rule) {
+                        if let (true, SplitRule::Documents(documents)) = (is_first, &mut *rule) {
                             split = named.unwrap_or_else(|| {
                                 documents.split(hash_of(bytemuck::cast_slice(ids)))
                             });
@@ -665,8 +669,8 @@ impl Preparation<'_> {
                 if notes.is_due() {
                     let (train_bytes, val_bytes) = encoder.sync()?;
                     let count = match rule {
-                        Rule::Documents(documents) => documents.count,
-                        Rule::Position { .. } => DocumentCount::default(),
+                        SplitRule::Documents(documents) => documents.count,
+                        SplitRule::Position { .. } => DocumentCount::default(),
                     };
                     notes.encoded(EncodingEntry {
                         position,
@@ -687,7 +691,7 @@ impl Preparation<'_> {
     }
 }
 
-/// A text before and after some number of its characters.
+/// Splits a text after some number of characters.
 fn split_at(text: &str, characters: u64) -> (&str, &str) {
     match usize::try_from(characters).ok().and_then(|n| text.char_indices().nth(n)) {
         Some((at, _)) => text.split_at(at),
@@ -695,7 +699,7 @@ fn split_at(text: &str, characters: u64) -> (&str, &str) {
     }
 }
 
-impl Written {
+impl EncodedTotals {
     fn add(&mut self, text: &str, split: Split) {
         self.text_bytes += text.len() as u64;
         let characters = text.chars().count() as u64;
@@ -709,10 +713,10 @@ impl Written {
         self.train_characters + self.val_characters
     }
 
-    /// Both readings saw the same, and there is text in both splits.
+    /// Checks that both passes read the same text, and that both splits have text.
     fn check(
         &self,
-        rule: &Rule,
+        rule: &SplitRule,
         scan: Option<&Scan>,
         val_fraction: f64,
     ) -> Result<(), PrepareError> {
@@ -726,8 +730,8 @@ impl Written {
             _ => return Ok(()),
         };
         Err(match rule {
-            Rule::Documents(documents) => documents.empty(split, self.characters()),
-            Rule::Position { .. } => {
+            SplitRule::Documents(documents) => documents.empty(split, self.characters()),
+            SplitRule::Position { .. } => {
                 let (documents, characters) = (self.tally.documents, self.characters());
                 let computed = None;
                 PrepareError::EmptySplit { split, documents, characters, val_fraction, computed }

@@ -1,7 +1,7 @@
 //! The tokens of a split: one file, or llm.c's shards.
 //!
-//! A shard is a header and a fixed number of tokens; documents are cut where it ends, as llm.c
-//! does. So the number of tokens alone says which shard comes next.
+//! A shard is a header and a fixed number of tokens; documents are cut at its end, as llm.c does.
+//! So the number of tokens alone determines the next shard.
 
 use super::{
     PrepareError,
@@ -19,7 +19,7 @@ use crate::data::{
 pub(super) enum TokenDraft {
     /// nanoGPT's file.
     Plain(Draft),
-    /// llm.c's.
+    /// llm.c's files.
     Shards(Shards),
 }
 
@@ -39,7 +39,7 @@ impl TokenDraft {
         }
     }
 
-    /// Brings everything that was written to the disk.
+    /// Syncs everything that was written to the disk.
     pub(super) fn sync(&mut self) -> Result<(), PrepareError> {
         match self {
             Self::Plain(draft) | Self::Shards(Shards { draft: Some(draft), .. }) => draft.sync(),
@@ -47,7 +47,7 @@ impl TokenDraft {
         }
     }
 
-    /// Everything is written.
+    /// Completes the last file.
     pub(super) fn finish(self) -> Result<(), PrepareError> {
         match self {
             Self::Plain(draft) => draft.finish(),
@@ -68,7 +68,7 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// Shards of `shard_tokens` tokens, of which `bytes` are written.
+    /// Shards of `shard_tokens` tokens, with `bytes` already written.
     pub(super) fn new(
         folder: DraftFolder,
         split: Split,
@@ -93,19 +93,19 @@ impl Shards {
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), PrepareError> {
         while !bytes.is_empty() {
-            let room = (self.shard_bytes - self.bytes % self.shard_bytes) as usize;
-            let (now, later) = bytes.split_at(bytes.len().min(room));
+            let free = (self.shard_bytes - self.bytes % self.shard_bytes) as usize;
+            let (now, later) = bytes.split_at(bytes.len().min(free));
             let draft = if let Some(draft) = &mut self.draft {
                 draft
             } else {
                 let name = name_of(self.split, self.bytes / self.shard_bytes);
                 let mut draft = self.folder.draft(&name, 0)?;
-                draft.write(&[0; HEADER_BYTES as usize])?; // the number is not known yet
+                draft.write(&[0; HEADER_BYTES as usize])?; // the number of tokens is not known yet
                 self.draft.insert(draft)
             };
             draft.write(now)?;
             self.bytes += now.len() as u64;
-            if now.len() == room {
+            if now.len() == free {
                 self.finish_one()?;
             }
             bytes = later;
@@ -122,7 +122,7 @@ impl Shards {
     }
 }
 
-/// As in llm.c, shard 0 is for validation, and training begins with 1.
+/// As in llm.c, shard 0 is for validation, and training shards start at 1.
 fn name_of(split: Split, index: u64) -> String {
     match split {
         Split::Train => shard_name("train", index + 1),

@@ -1,4 +1,4 @@
-//! What there is to read: files, the files of folders and patterns, standard input.
+//! The input: files, the files of folders and patterns, standard input.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Format, Input, PrepareError, draft::Draft};
 use crate::{attempt::Attempt, data::Split, formats::parquet::TextColumn};
 
-/// The extensions of compressed files; the one before says what they hold.
+/// The extensions of compressed files; the extension before it determines their format.
 const COMPRESSED: [&str; 3] = ["gz", "gzip", "zst"];
 
 /// The first bytes of llm.c's token files.
@@ -23,19 +23,19 @@ pub(super) struct TextSource {
     /// Its name in errors.
     pub(super) name: PathBuf,
     pub(super) format: Format,
-    /// Its length; `None` for what can be read once: standard input, a pipe.
+    /// Its length; `None` if it can be read only once: standard input, a pipe.
     pub(super) bytes: Option<u64>,
-    /// The split that all of it is for, if that is known.
+    /// The split that it belongs to, if that is known.
     pub(super) split: Option<Split>,
-    is_shared: bool,        // between both splits, whatever its name says
+    is_shared: bool,        // divided between both splits, ignoring its name
     path: Option<PathBuf>,  // standard input has none
-    first: Option<PathBuf>, // the bytes of standard input that were read before
-    joined: Option<Joined>,
+    first: Option<PathBuf>, // a copy of the first bytes of standard input
+    joined: Option<JoinedFiles>,
 }
 
-/// Parquet files whose texts in order are one text.
+/// Parquet files whose texts, in order, form one text.
 #[derive(Clone, Debug)]
-struct Joined {
+struct JoinedFiles {
     paths: Vec<PathBuf>,
     column: String,
 }
@@ -49,7 +49,7 @@ pub struct SkippedFile {
     pub reason: SkipReason,
 }
 
-/// Why a file in a folder was not read. A file that is named is always read.
+/// Why a file in a folder was not read. A file that is given by its path is always read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
@@ -59,13 +59,13 @@ pub enum SkipReason {
     Extension,
     /// A `.bin` file without llm.c's header.
     NoShardHeader,
-    /// A link to a folder, which may lead in a circle.
+    /// A link to a folder, which may be circular.
     LinkedFolder,
-    /// A pipe, a device, a link to nothing.
+    /// A pipe, a device, a broken link.
     NotAFile,
 }
 
-/// Everything to read, and what was left out.
+/// Everything to read, and what was skipped.
 #[derive(Debug, Default)]
 pub(super) struct FoundSources {
     pub(super) sources: Vec<TextSource>,
@@ -73,7 +73,7 @@ pub(super) struct FoundSources {
 }
 
 impl FoundSources {
-    /// Everything that the inputs name, in order: folders and patterns by the names in them.
+    /// Everything that the inputs name, in order; the files of folders and patterns are sorted.
     pub(super) fn find(inputs: &[Input], format: Option<Format>) -> Result<Self, PrepareError> {
         let mut found = Self::default();
         let mut is_stdin_named = false;
@@ -155,7 +155,7 @@ impl FoundSources {
 }
 
 impl TextSource {
-    /// What can be read once, and has no path.
+    /// A source without a path that can be read only once.
     fn new(name: PathBuf, format: Format) -> Self {
         let (split, is_shared, path, first, joined) = (None, false, None, None, None);
         Self { name, format, bytes: None, split, is_shared, path, first, joined }
@@ -168,7 +168,7 @@ impl TextSource {
             bytes += facts.len();
         }
         let name = paths.first().cloned().unwrap_or_default();
-        let joined = Some(Joined { paths: paths.to_vec(), column: column.to_owned() });
+        let joined = Some(JoinedFiles { paths: paths.to_vec(), column: column.to_owned() });
         Ok(Self { bytes: Some(bytes), joined, ..Self::new(name, Format::Text) })
     }
 
@@ -185,7 +185,7 @@ impl TextSource {
         })
     }
 
-    /// Opens it from its start, compressed if it is.
+    /// Opens it at its start, without decompressing it.
     pub(super) fn open<'a>(
         &self,
         stdin: &'a mut dyn Read,
@@ -213,18 +213,19 @@ impl TextSource {
         })
     }
 
-    /// Where its bytes are.
+    /// The file with its bytes.
     pub(super) fn file(&self) -> &Path {
         self.path.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether its length bounds that of its text: neither compressed nor Parquet, by its name.
+    /// Whether its text is no longer than the file: by its name it is neither compressed nor
+    /// Parquet.
     pub(super) fn is_plain(&self) -> bool {
         let is_text = matches!(self.format, Format::Text | Format::Jsonl);
         is_text && !is_compressed(&self.name) && self.joined.is_none()
     }
 
-    /// The split that all of it is for: as it was given, or as the name of a shard states it:
+    /// The split that it belongs to, as given or from the name of a shard, such as
     /// `fineweb_val_000000.bin`.
     pub(super) fn named_split(&self) -> Option<Split> {
         if self.is_shared {
@@ -253,12 +254,12 @@ impl TextSource {
         self.path.is_none() && self.joined.is_none()
     }
 
-    /// Reads its first bytes from a draft, and the rest as before.
+    /// Makes it read its first bytes from a draft, and the rest as before.
     pub(super) fn begin_with(&mut self, draft: &Draft) {
         self.first = Some(draft.path().to_owned());
     }
 
-    /// Reads it from now on from a draft that holds its bytes.
+    /// Makes it read all of its bytes from a draft.
     pub(super) fn read_from(&mut self, draft: &Draft) {
         self.path = Some(draft.path().to_owned());
         self.bytes = Some(draft.bytes());
@@ -267,7 +268,7 @@ impl TextSource {
 
 /// The texts of Parquet files, one after another.
 struct JoinedTexts {
-    joined: Joined,
+    joined: JoinedFiles,
     next_path: usize,
     column: Option<TextColumn>,
     text: Vec<u8>,
@@ -275,7 +276,7 @@ struct JoinedTexts {
 }
 
 impl JoinedTexts {
-    fn new(joined: Joined) -> Self {
+    fn new(joined: JoinedFiles) -> Self {
         Self { joined, next_path: 0, column: None, text: Vec::new(), given: 0 }
     }
 }
@@ -308,7 +309,7 @@ impl Read for JoinedTexts {
 }
 
 impl Format {
-    /// The format that a file's extension states, without the one of its compression.
+    /// The format that a file's extension determines, ignoring that of a compression.
     pub(super) fn of_extension(path: &Path) -> Option<Self> {
         let extension = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
         let last = extension(path)?;
@@ -324,8 +325,8 @@ impl Format {
     }
 }
 
-/// If every source is for the same split, its documents are shared between both: somebody has
-/// downloaded shards for training alone.
+/// If every source belongs to the same split, divides their documents between both: for example,
+/// only training shards were downloaded.
 pub(super) fn share_one_split(sources: &mut [TextSource]) {
     let first = sources.first().and_then(TextSource::named_split);
     if first.is_some() && sources.iter().all(|source| source.named_split() == first) {
@@ -340,7 +341,7 @@ pub(super) fn total_bytes(sources: &[TextSource]) -> Option<u64> {
     sources.iter().map(|source| source.bytes).sum()
 }
 
-/// The name of a file without the extensions that are known.
+/// The name of a file without known extensions.
 pub(super) fn stem(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     if is_compressed(&path) {
@@ -360,7 +361,7 @@ fn is_shard(path: &Path) -> bool {
         && first == SHARD_MAGIC
 }
 
-/// Whether a path that names no file is a pattern for some.
+/// Whether a path is a pattern: it has wildcards, and no such file exists.
 pub(super) fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().any(|byte| b"*?[".contains(byte)) && !path.exists()
 }
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_its_texts_in_sorted_order_and_names_the_rest() {
+    fn a_folder_is_read_in_sorted_order_and_the_rest_is_listed() {
         let folder = folder_with(&[
             "b.txt",
             "a/z.md",
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_the_files_that_match_it() {
+    fn a_pattern_is_replaced_by_the_files_that_match() {
         let folder = folder_with(&["a1.txt", "a2.txt", "b.txt", "in/a3.txt"]);
         let found = find(&[Input::Path(folder.path().join("a*.txt"))]).unwrap();
         assert_eq!(names(folder.path(), &found.sources), ["a1.txt", "a2.txt"]);
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn input_that_cannot_be_read_is_reported() {
         let folder = folder_with(&["a.bin"]);
         let find = |inputs: &[Input]| find(inputs).unwrap_err();
         assert!(matches!(find(&[]), PrepareError::NoInput));
@@ -505,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_named_needs_no_extension() {
+    fn a_file_given_by_its_path_needs_no_extension() {
         let folder = folder_with(&["a.bin"]);
         let inputs = [Input::Stdin, Input::Path(folder.path().join("a.bin"))];
         let sources = find(&inputs).unwrap().sources;

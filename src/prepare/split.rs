@@ -1,55 +1,56 @@
-//! Which text is for training and which for validation.
+//! Divides text into training and validation.
 
 use serde::{Deserialize, Serialize};
 
-use super::{PrepareError, error::Share};
+use super::{PrepareError, error::HeldOut};
 use crate::data::{Split, counter::draw};
 
-/// Keeps these draws apart from the others that are made with the same seed.
+/// Separates these random numbers from others with the same seed.
 const PURPOSE: u64 = 0x7370_6c69_7400; // "split"
 
-/// The shares that are tried if one turned out too small or too large.
+/// Fractions that are tried for a hint if the given one leaves a split empty.
 const OTHER_SHARES: [f64; 5] = [0.001, 0.01, 0.05, 0.1, 0.5];
 
-/// A rule that sends text to a split.
+/// The rule that assigns text to a split.
 #[derive(Debug)]
-pub(super) enum Rule {
-    /// One text: its end is kept for validation, as nanoGPT does with Shakespeare.
+pub(super) enum SplitRule {
+    /// One text: its end is for validation, as in nanoGPT's Shakespeare.
     Position {
-        /// How many characters are learned from.
+        /// How many characters are for training.
         train_characters: u64,
     },
-    /// Documents: a draw for each by its own text, so that neither the order of files nor the
-    /// number of threads nor the way in changes where it goes, and a copy of it goes with it.
+    /// Documents: a random number for each from its own text, so that its split does not depend on
+    /// the order of files, the number of threads or the kind of input, and copies get the same
+    /// split.
     Documents(Documents),
 }
 
-/// Documents by chance.
+/// Assigns documents at random.
 #[derive(Debug)]
 pub(super) struct Documents {
     seed: u64,
     val_fraction: f64,
-    moved: Option<(u64, Split)>, // the one that goes elsewhere, so that no split is empty
+    moved: Option<(u64, Split)>, // the one that is reassigned so that no split is empty
     pub(super) count: DocumentCount,
 }
 
-/// What was drawn so far.
+/// The documents assigned so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DocumentCount {
     drawn: u64,
-    has_moved: bool, // of several copies, one is enough
+    has_moved: bool, // only one of several copies is reassigned
     val_of_other: [u64; OTHER_SHARES.len()],
 }
 
-impl Rule {
+impl SplitRule {
     /// By position: the last `val_fraction` of `characters`.
     pub(super) fn position(characters: u64, val_fraction: f64) -> Self {
         // As Python's `int(n * 0.9)`.
         Self::Position { train_characters: (characters as f64 * (1.0 - val_fraction)) as u64 }
     }
 
-    /// By chance. If all documents are known by their hashes and all would go to one split, the
-    /// one nearest to the other split goes there.
+    /// At random. If the hashes of all documents are known and all would go to one split, the one
+    /// with the nearest random number is reassigned.
     pub(super) fn documents(seed: u64, val_fraction: f64, known: Option<&[u64]>) -> Self {
         let mut documents =
             Documents { seed, val_fraction, moved: None, count: DocumentCount::default() };
@@ -68,8 +69,8 @@ impl Rule {
     }
 }
 
-/// A hash of the first piece of a document, which decides its split. A piece is what is encoded at
-/// once, at most 256 KiB: the same for a file, a line, a row and standard input.
+/// A hash of the first piece of a document, which determines its split. A piece is at most 256 KiB,
+/// the same for a file, a line, a row and standard input.
 pub(super) fn hash_of(piece: &[u8]) -> u64 {
     let mut hash = piece.len() as u64;
     let mut chunks = piece.chunks_exact(8);
@@ -119,7 +120,7 @@ impl Documents {
 
     /// The error for a `split` without documents.
     pub(super) fn empty(&self, split: Split, characters: u64) -> PrepareError {
-        let share = |(&val_fraction, &documents): (&f64, &u64)| Share { val_fraction, documents };
+        let share = |(&val_fraction, &documents): (&f64, &u64)| HeldOut { val_fraction, documents };
         let mut shares = OTHER_SHARES.iter().zip(&self.count.val_of_other).map(share);
         let computed = shares.find(|share| (1..self.count.drawn).contains(&share.documents));
         let (documents, val_fraction) = (self.count.drawn, self.val_fraction);
@@ -138,11 +139,11 @@ mod tests {
 
     fn splits(val_fraction: f64, known: Option<u64>, n: u64) -> (Vec<Split>, Documents) {
         let known = known.map(|n| (0..n).map(hash).collect::<Vec<_>>());
-        match Rule::documents(1337, val_fraction, known.as_deref()) {
-            Rule::Documents(mut documents) => {
+        match SplitRule::documents(1337, val_fraction, known.as_deref()) {
+            SplitRule::Documents(mut documents) => {
                 ((0..n).map(|i| documents.split(hash(i))).collect(), documents)
             }
-            other @ Rule::Position { .. } => panic!("{other:?}"),
+            other @ SplitRule::Position { .. } => panic!("{other:?}"),
         }
     }
 
@@ -151,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_split_where_nanogpt_splits_shakespeare() {
-        let rule = Rule::position(1_115_394, 0.1);
-        assert!(matches!(rule, Rule::Position { train_characters: 1_003_854 }), "{rule:?}");
+    fn a_text_is_split_like_nanogpts_shakespeare() {
+        let rule = SplitRule::position(1_115_394, 0.1);
+        assert!(matches!(rule, SplitRule::Position { train_characters: 1_003_854 }), "{rule:?}");
     }
 
     #[test]
-    fn documents_go_by_the_share_that_is_asked_for() {
+    fn documents_are_held_out_in_the_given_fraction() {
         for share in [0.0005, 0.1, 0.9] {
             let n = 200_000;
             let got = n_val(&splits(share, None, n).0) as f64;
@@ -168,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn a_document_goes_where_its_text_says_in_any_order_and_company() {
-        let Rule::Documents(mut backwards) = Rule::documents(1337, 0.1, None) else {
+    fn a_documents_split_depends_only_on_its_text() {
+        let SplitRule::Documents(mut backwards) = SplitRule::documents(1337, 0.1, None) else {
             panic!("documents were asked for")
         };
         let mut there: Vec<_> = (0..500).rev().map(|i| backwards.split(hash(i))).collect();
         there.reverse();
         assert_eq!(splits(0.1, None, 500).0, there);
         assert_eq!(splits(0.1, None, 50).0, there[..50]);
-        // Copies stay together, and other seeds choose others.
+        // Copies get the same split, and other seeds give other splits.
         assert_eq!(backwards.split(hash(7)), there[7]);
-        let Rule::Documents(mut other) = Rule::documents(1, 0.1, None) else {
+        let SplitRule::Documents(mut other) = SplitRule::documents(1, 0.1, None) else {
             panic!("documents were asked for")
         };
         assert_ne!((0..500).map(|i| other.split(hash(i))).collect::<Vec<_>>(), there);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_split_is_reported_with_a_share_that_was_counted() {
+    fn an_empty_split_is_reported_with_a_fraction_that_works() {
         let (drawn, documents) = splits(1e-9, None, 300);
         assert_eq!(n_val(&drawn), 0);
         let error = documents.empty(Split::Val, 4000);
@@ -221,12 +222,12 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "`val.bin` would be empty: a share of 0.000000001 of 300 documents with 4000 \
-                 characters is held out; `--val_fraction={}` holds out {} documents",
+                "`val.bin` would be empty: `--val_fraction=0.000000001` splits 300 documents with 4000 \
+                 characters; `--val_fraction={}` works (documents held out: {})",
                 share.val_fraction, share.documents
             )
         );
         let alone = splits(1e-9, None, 1).1.empty(Split::Val, 10);
-        assert!(alone.to_string().ends_with("of 1 document with 10 characters is held out"));
+        assert!(alone.to_string().ends_with("splits 1 document with 10 characters"));
     }
 }

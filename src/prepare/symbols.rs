@@ -1,11 +1,11 @@
-//! Which characters a text has.
+//! The set of characters in a text.
 
 use super::PrepareError;
 
-/// Token files hold 16 bits a token.
+/// Token files have 16 bits per token.
 const SYMBOLS_LIMIT: usize = 1 << 16;
 
-/// A set of characters: one bit for each that there can be.
+/// A set of characters: one bit for every possible one.
 #[derive(Debug)]
 pub(super) struct Symbols(Vec<u64>);
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_come_out_sorted_and_once() {
+    fn characters_are_sorted_and_unique() {
         let mut symbols = Symbols::new();
         assert!(symbols.sorted().unwrap().is_empty());
         symbols.add("banana \u{10ffff}\0é");

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DocumentPart<'a> {
     Begin {
-        /// The split that its source is for, if it is for one.
+        /// The split that its source belongs to, if it belongs to one.
         split: Option<Split>,
     },
     Text(&'a str),
@@ -33,50 +33,50 @@ pub(super) enum DocumentPart<'a> {
     /// Tokens of a shard, its end-of-text tokens included.
     Tokens {
         ids: &'a [u32],
-        /// Whether a document begins with them.
+        /// Whether a document starts with them.
         is_first: bool,
         /// The split that the file's name states.
         split: Option<Split>,
     },
 }
 
-/// A place in the input: some parts of a source have been given.
+/// A position in the input: a source and how many of its parts have been passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Position {
+pub(super) struct InputPosition {
     pub(super) source: usize,
     pub(super) parts: u64,
-    /// At the start of the source.
+    /// The totals at the start of the source.
     tally: Tally,
 }
 
-/// What has been read so far.
+/// Totals of what has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tally {
-    /// Of the files as they are.
+    /// Bytes of the files, compressed or not.
     pub(super) bytes: u64,
     /// Documents that have ended.
     pub(super) documents: u64,
     /// Cuts inside a document.
     pub(super) cuts: u64,
-    /// Those at which GPT-2's tokens may differ from those of the whole.
+    /// Cuts at which GPT-2's tokens may differ from those of the whole.
     pub(super) forced_cuts: u64,
-    /// The most that a line of JSONL or a page of Parquet took.
+    /// The longest line of JSONL or page of Parquet.
     pub(super) held_bytes: u64,
 }
 
 /// How many tokens of a shard are read at once.
 const SHARD_TOKENS: usize = 32 << 10;
 
-/// What becomes of a document whose last line has no end.
+/// What to do with a document that does not end with a line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastLine {
-    /// Documents are given as they are.
+    /// Documents are unchanged.
     AsItIs,
-    /// A document that does not end with a line break gets one.
+    /// It gets one.
     Ended,
 }
 
-/// A reading of all sources. Two of them give the same parts, if nobody changes the files.
+/// Reads all sources in order. Two walks give the same parts if the files do not change.
 pub(super) struct Walk<'a> {
     pub(super) sources: &'a [TextSource],
     /// The field of JSONL, or the column of Parquet.
@@ -86,30 +86,34 @@ pub(super) struct Walk<'a> {
     pub(super) stop: &'a dyn Fn() -> bool,
 }
 
-type EachPlaced<'e> =
-    &'e mut dyn FnMut(DocumentPart<'_>, &Tally, Position) -> Result<(), PrepareError>;
-type Each<'e> = &'e mut dyn FnMut(DocumentPart<'_>, &Tally) -> Result<(), PrepareError>;
+type PositionedVisitor<'e> =
+    &'e mut dyn FnMut(DocumentPart<'_>, &Tally, InputPosition) -> Result<(), PrepareError>;
+type PartVisitor<'e> = &'e mut dyn FnMut(DocumentPart<'_>, &Tally) -> Result<(), PrepareError>;
 
 impl Walk<'_> {
-    /// Gives every part in order.
-    pub(super) fn run(&self, stdin: &mut dyn Read, each: Each) -> Result<Tally, PrepareError> {
-        self.run_from(Position::default(), stdin, &mut |part, tally, _| each(part, tally))
+    /// Calls `each` with every part in order.
+    pub(super) fn run(
+        &self,
+        stdin: &mut dyn Read,
+        each: PartVisitor,
+    ) -> Result<Tally, PrepareError> {
+        self.run_from(InputPosition::default(), stdin, &mut |part, tally, _| each(part, tally))
     }
 
-    /// Gives every part after `start` in order, with the place behind it. Sources before that are
-    /// not opened; parts before it are read and not given.
+    /// Calls `each` with every part after `start` in order and the position after it. Sources
+    /// before `start` are not opened; parts before it are read and skipped.
     pub(super) fn run_from(
         &self,
-        start: Position,
+        start: InputPosition,
         stdin: &mut dyn Read,
-        each: EachPlaced<'_>,
+        each: PositionedVisitor<'_>,
     ) -> Result<Tally, PrepareError> {
         let mut tally = start.tally;
         let read_bytes = Cell::new(tally.bytes);
         for (index, source) in self.sources.iter().enumerate().skip(start.source) {
-            let mut position = Position { source: index, parts: 0, tally };
+            let mut position = InputPosition { source: index, parts: 0, tally };
             let n_skipped = if index == start.source { start.parts } else { 0 };
-            let each: Each = &mut |part, tally| {
+            let each: PartVisitor = &mut |part, tally| {
                 position.parts += 1;
                 if position.parts <= n_skipped { Ok(()) } else { each(part, tally, position) }
             };
@@ -121,7 +125,7 @@ impl Walk<'_> {
                 Format::Shard => self.shard(source, &read_bytes, &mut tally, each),
             };
             match read {
-                // The request to stop explains any error that it caused.
+                // Report the request to stop rather than an error that it caused.
                 Err(_) if (self.stop)() => return Err(PrepareError::Stopped),
                 read => read?,
             }
@@ -134,16 +138,16 @@ impl Walk<'_> {
         Ok(tally)
     }
 
-    /// What is read from its start to its end, compressed or not.
+    /// A source that is read from start to end, compressed or not.
     fn stream(
         &self,
         source: &TextSource,
         stdin: &mut dyn Read,
         bytes: &Cell<u64>,
         tally: &mut Tally,
-        each: Each,
+        each: PartVisitor,
     ) -> Result<(), PrepareError> {
-        let reading = Reading { source: source.open(stdin)?, bytes, stop: self.stop };
+        let reading = CountedReader { source: source.open(stdin)?, bytes, stop: self.stop };
         let plain = compression::plain(reading);
         let mut plain = plain.map_err(|error| PrepareError::reading(&source.name, error))?;
         match source.format {
@@ -159,7 +163,7 @@ impl Walk<'_> {
         bytes: &Cell<u64>,
         source: &TextSource,
         tally: &mut Tally,
-        each: Each,
+        each: PartVisitor,
     ) -> Result<(), PrepareError> {
         let mut pieces = Pieces::new(reading, &source.name, self.invalid);
         let mut last = None;
@@ -174,14 +178,14 @@ impl Walk<'_> {
         self.end(last, tally, each)
     }
 
-    /// A file of JSONL is a document a line.
+    /// A JSONL file has one document per line.
     fn jsonl(
         &self,
         reading: &mut dyn Read,
         bytes: &Cell<u64>,
         source: &TextSource,
         tally: &mut Tally,
-        each: Each,
+        each: PartVisitor,
     ) -> Result<(), PrepareError> {
         let mut lines = Lines::new(reading, &source.name, self.field, self.invalid);
         let split = source.named_split();
@@ -194,13 +198,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A Parquet file is a document a row, without those that are null.
+    /// A Parquet file has one document per row; null rows are skipped.
     fn parquet(
         &self,
         source: &TextSource,
         bytes: &Cell<u64>,
         tally: &mut Tally,
-        each: Each,
+        each: PartVisitor,
     ) -> Result<(), PrepareError> {
         let path = || source.name.clone();
         let failed = |source| PrepareError::Parquet { path: path(), source };
@@ -230,13 +234,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A shard is documents that begin with GPT-2's end of text.
+    /// A shard is documents that start with GPT-2's end-of-text token.
     fn shard(
         &self,
         source: &TextSource,
         bytes: &Cell<u64>,
         tally: &mut Tally,
-        each: Each,
+        each: PartVisitor,
     ) -> Result<(), PrepareError> {
         let failed = |error| PrepareError::Shard { source: error };
         let tokens = Tokens::open(source.file()).map_err(failed)?;
@@ -273,7 +277,7 @@ impl Walk<'_> {
         text: &str,
         split: Option<Split>,
         tally: &mut Tally,
-        each: Each,
+        each: PartVisitor,
     ) -> Result<(), PrepareError> {
         each(DocumentPart::Begin { split }, tally)?;
         let mut rest = text;
@@ -287,7 +291,12 @@ impl Walk<'_> {
         self.end(text.chars().next_back(), tally, each)
     }
 
-    fn end(&self, last: Option<char>, tally: &mut Tally, each: Each) -> Result<(), PrepareError> {
+    fn end(
+        &self,
+        last: Option<char>,
+        tally: &mut Tally,
+        each: PartVisitor,
+    ) -> Result<(), PrepareError> {
         let is_open = last.is_some_and(|last| last != '\n');
         if is_open && self.last_line == LastLine::Ended {
             each(DocumentPart::Text("\n"), tally)?;
@@ -297,14 +306,14 @@ impl Walk<'_> {
     }
 }
 
-/// Counts what is read, and fails once the caller wants to stop.
-struct Reading<'a> {
+/// Counts the bytes read, and fails once the caller wants to stop.
+struct CountedReader<'a> {
     source: Box<dyn Read + 'a>,
     bytes: &'a Cell<u64>,
     stop: &'a dyn Fn() -> bool,
 }
 
-impl Read for Reading<'_> {
+impl Read for CountedReader<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if (self.stop)() {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -339,7 +348,7 @@ mod tests {
             stop: &|| false,
         };
         let mut walked = String::new();
-        let each: Each = &mut |part, _| {
+        let each: PartVisitor = &mut |part, _| {
             match part {
                 DocumentPart::Begin { .. } => walked.push('['),
                 DocumentPart::Text(text) => walked.push_str(text),
@@ -373,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_last_line_is_ended_if_asked_for() {
+    fn a_missing_last_line_break_is_added_if_asked_for() {
         assert_eq!(walked(&FILES, LastLine::Ended).0, "[one\n][two\n][three\n][][]");
     }
 

@@ -1,10 +1,10 @@
-//! Why a file of PyTorch was not read.
+//! Why a PyTorch file was not read.
 
 use fitgpt_pickle::PickleError;
 
 use crate::disk::DiskError;
 
-/// Why a file of PyTorch was not read.
+/// Why a PyTorch file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The operating system reported an error.
@@ -14,9 +14,9 @@ pub enum SavedError {
     #[error("it is not a zip archive")]
     NotAnArchive,
     /// PyTorch's format before 1.6, which is not a zip archive.
-    #[error("it has PyTorch's format of before version 1.6")]
+    #[error("it has the format of PyTorch before version 1.6")]
     OldFormat,
-    /// The archive is damaged, or uses what `torch.save` does not.
+    /// The archive is damaged, or uses features that `torch.save` does not.
     #[error("its archive is damaged or not PyTorch's: {fault} (at byte {offset})")]
     Zip {
         /// What is wrong.
@@ -39,7 +39,7 @@ pub enum SavedError {
     /// A tensor that cannot be read.
     #[error("its tensor `{tensor}`: {fault}")]
     Tensor {
-        /// Which one, as the file names it.
+        /// Its name in the file.
         tensor: String,
         /// What is wrong with it.
         fault: TensorFault,
@@ -88,11 +88,11 @@ pub enum OptimizerFault {
 /// What is wrong with a zip archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZipFault {
-    /// A record does not begin as it should.
+    /// A record has the wrong signature.
     #[error("a record has the wrong signature")]
     Signature,
     /// A record or an entry ends outside of the file.
-    #[error("something ends outside of the file")]
+    #[error("an entry extends past the end of the file")]
     Bounds,
     /// An entry is compressed or encrypted.
     #[error("an entry is compressed or encrypted")]
@@ -100,7 +100,7 @@ pub enum ZipFault {
     /// A name is not UTF-8.
     #[error("a name is not UTF-8")]
     Name,
-    /// The list of entries is larger than that of any model.
+    /// The directory is larger than that of any model.
     #[error("it has too many entries")]
     TooMany,
 }
@@ -108,16 +108,16 @@ pub enum ZipFault {
 /// What is wrong with a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorFault {
-    /// Not a tensor as `torch.save` writes it.
-    #[error("it is not a tensor of a known form")]
+    /// Not in the form that `torch.save` writes.
+    #[error("it is not stored in a known form")]
     Form,
     /// Values of an unknown type.
     #[error("the type `{0}` is not supported")]
     Type(String),
-    /// It lies outside of its storage.
-    #[error("it lies outside of its storage")]
+    /// It extends outside of its storage.
+    #[error("it extends outside of its storage")]
     Bounds,
-    /// Its rows are not one after the other.
+    /// It is not contiguous.
     #[error("it is not contiguous")]
     Strides,
 }

@@ -11,7 +11,7 @@ use crate::disk::DiskFile;
 /// A pickle of GPT-2 XL with its optimizer has about 400 KB.
 const MAX_PICKLE_BYTES: u64 = 256 << 20;
 
-/// The types of storages, and how safetensors calls their elements.
+/// The types of storages, and the names of their elements in safetensors.
 const STORAGES: [(&str, Dtype); 10] = [
     ("DoubleStorage", Dtype::F64),
     ("FloatStorage", Dtype::F32),
@@ -25,7 +25,7 @@ const STORAGES: [(&str, Dtype); 10] = [
     ("BoolStorage", Dtype::BOOL),
 ];
 
-/// What a pickle of tensors may refer to. None of it is looked up.
+/// The globals that a pickle of tensors may refer to. None of them is imported.
 fn allows(module: &str, name: &str) -> bool {
     match module {
         "collections" => name == "OrderedDict",
@@ -46,7 +46,7 @@ pub(crate) struct SavedTensor {
     pub(crate) dtype: Dtype,
     /// Row-major, outermost first.
     pub(crate) shape: Vec<usize>,
-    /// Where its first byte is in the file.
+    /// The offset of its first byte in the file.
     pub(crate) start: u64,
     /// Its length in bytes.
     pub(crate) bytes: u64,
@@ -68,7 +68,7 @@ impl SavedFile {
         let mut start = [0; 16];
         let count = file.read_at(&mut start, 0)?;
         let zip = match Zip::read(&file) {
-            // A pickle of a large number, which files before PyTorch 1.6 begin with.
+            // A pickle of a large number: the magic number of files before PyTorch 1.6.
             Err(SavedError::NotAnArchive) if start[..count].starts_with(b"\x80\x02\x8a\x0a") => {
                 return Err(SavedError::OldFormat);
             }
@@ -139,11 +139,11 @@ impl SavedFile {
         let fail = |fault| SavedError::Tensor { tensor: name.to_owned(), fault };
         let Some((function, arguments)) = self.call(value) else { return Ok(None) };
         match (function, arguments) {
-            // A parameter is a tensor and a few flags, and cannot be of another parameter.
+            // A parameter is a tensor and a few flags, and cannot contain another parameter.
             ("_rebuild_parameter" | "_rebuild_parameter_with_state", [data, ..]) => {
                 match self.call(*data) {
                     Some(("_rebuild_tensor_v2", arguments)) => self.rebuilt(arguments),
-                    _ => Err(Fault::Tensor(TensorFault::Form)),
+                    _ => Err(ReadFault::Tensor(TensorFault::Form)),
                 }
             }
             ("_rebuild_tensor_v2", arguments) => self.rebuilt(arguments),
@@ -151,12 +151,12 @@ impl SavedFile {
         }
         .map(Some)
         .map_err(|fault| match fault {
-            Fault::Tensor(fault) => fail(fault),
-            Fault::File(error) => error,
+            ReadFault::Tensor(fault) => fail(fault),
+            ReadFault::File(error) => error,
         })
     }
 
-    /// The one value of a tensor of floats without dimensions, or of a number.
+    /// The value of a number, or of a float tensor without dimensions.
     pub(crate) fn number(&self, name: &str, value: Handle) -> Result<Option<f64>, SavedError> {
         match self.pickle.value(value) {
             PickleValue::Int(value) => return Ok(Some(value as f64)),
@@ -202,9 +202,9 @@ impl SavedFile {
         if let PickleValue::Text(name) = self.pickle.value(name) { Some(name) } else { None }
     }
 
-    /// The tensor that `_rebuild_tensor_v2` would make of its arguments: storage, offset, shape,
+    /// The tensor that `_rebuild_tensor_v2` would make from its arguments: storage, offset, shape,
     /// strides, and flags that do not matter here.
-    fn rebuilt(&self, arguments: &[Handle]) -> Result<SavedTensor, Fault> {
+    fn rebuilt(&self, arguments: &[Handle]) -> Result<SavedTensor, ReadFault> {
         let [storage, offset, shape, strides, ..] = arguments else {
             return Err(TensorFault::Form.into());
         };
@@ -257,7 +257,7 @@ impl SavedFile {
         if offset.checked_add(elements).is_none_or(|end| end > count) {
             return Err(TensorFault::Bounds.into());
         }
-        // The stride of an axis of length 1 means nothing, and an empty tensor has no values.
+        // The stride of an axis of length 1 has no meaning, and an empty tensor has no values.
         let mut expected = 1;
         for (size, stride) in shape.iter().zip(&strides).rev().filter(|_| elements > 0) {
             if *size > 1 && *stride != expected {
@@ -273,24 +273,24 @@ impl SavedFile {
 }
 
 /// What is wrong with a tensor, or with its file.
-enum Fault {
+enum ReadFault {
     Tensor(TensorFault),
     File(SavedError),
 }
 
-impl From<TensorFault> for Fault {
+impl From<TensorFault> for ReadFault {
     fn from(fault: TensorFault) -> Self {
         Self::Tensor(fault)
     }
 }
 
-impl From<SavedError> for Fault {
+impl From<SavedError> for ReadFault {
     fn from(error: SavedError) -> Self {
         Self::File(error)
     }
 }
 
-/// Some bytes of a file, as a stream.
+/// A range of a file, as a stream.
 struct FileRange<'a> {
     file: &'a DiskFile,
     start: u64,

@@ -6,12 +6,12 @@
 //! ckpt/byteorder    little
 //! ```
 //!
-//! [`SavedFile`] finds the tensors of a file and where their bytes are; callers read the values
-//! from there, a piece at a time. Nothing of the pickle is executed: it may refer to the
-//! functions and classes that make up tensors and to nothing else. [`write`] writes such a file.
+//! [`SavedFile`] finds the tensors of a file and the positions of their bytes; callers read the
+//! values in pieces. Nothing in the pickle is executed, and it may refer only to the functions and
+//! classes that tensors consist of. [`write`] writes such a file.
 //!
 //! Every size is checked against the file before memory is allocated for it. The zip's checksums
-//! are not checked: PyTorch can leave them out.
+//! are not checked: PyTorch can omit them.
 
 mod error;
 mod file;

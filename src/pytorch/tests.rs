@@ -1,4 +1,4 @@
-//! Archives as we write them, as they may be damaged, and of sizes that need 64 bits.
+//! Archives that we wrote, damaged ones, and sizes that need 64 bits.
 
 use std::{fs, path::Path};
 
@@ -46,7 +46,7 @@ fn read(path: &Path) -> Result<SavedFile, SavedError> {
 }
 
 #[test]
-fn what_was_written_reads_back() {
+fn written_files_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ckpt.pt");
     let bytes = write(&path);
@@ -87,7 +87,7 @@ fn read_everything(path: &Path) {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_read_or_refused() {
+fn every_flipped_bit_and_every_truncation_is_read_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ckpt.pt");
     write(&path);
@@ -105,7 +105,7 @@ fn every_flipped_bit_and_every_cut_is_read_or_refused() {
 }
 
 #[test]
-fn a_file_of_an_old_pytorch_is_refused_by_its_format() {
+fn a_file_of_an_old_pytorch_is_refused_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.bin");
     fs::write(&path, b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.").unwrap();

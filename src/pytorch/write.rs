@@ -9,22 +9,22 @@ use crate::disk::{DiskError, DiskFile};
 
 /// `torch.load` can map values that begin at multiples of this.
 const ALIGNMENT: u64 = 64;
-/// The version of the archive's format; its `version` entry says the same.
+/// The version of the archive's format, the content of its `version` entry.
 const VERSION: &str = "3\n";
 /// The folder of all entries.
 const FOLDER: &str = "ckpt";
 /// The tag of PyTorch's padding.
 const PADDING: u16 = u16::from_le_bytes(*b"FB");
-/// All ones: the number is in the extra field.
+/// The mark for a number that is stored in the extra field.
 const ELSEWHERE: u32 = u32::MAX;
 
-/// An archive under way: all sizes are known from the start, so that entries can be written in any
-/// order, each from its start to its end.
+/// An archive being written. All sizes are known from the start, so entries can be written in any
+/// order, each sequentially.
 #[derive(Debug)]
 pub(crate) struct ArchiveWriter {
     file: DiskFile,
     entries: Vec<EntryDraft>,
-    /// Where the central directory begins.
+    /// The offset of the central directory.
     directory_at: u64,
 }
 
@@ -64,7 +64,7 @@ impl ArchiveWriter {
         let mut entry =
             EntryDraft { name, bytes, header_at, data_at: 0, crc: Crc::new(), written: 0 };
         let header_end = header_at + entry.local_header().len() as u64;
-        // The padding's own tag and length need four bytes.
+        // The padding's tag and length need four bytes.
         entry.data_at = (header_end + 4).next_multiple_of(ALIGNMENT);
         self.directory_at = entry.data_at + bytes;
         self.entries.push(entry);
@@ -85,7 +85,7 @@ impl ArchiveWriter {
         self.entries[index].written
     }
 
-    /// Leaves what is missing as a hole of zeros; checksums are then wrong.
+    /// Leaves the rest as a hole of zeros; checksums are then wrong.
     #[cfg(test)]
     pub(super) fn skip_to_end_for_tests(&mut self) {
         for entry in &mut self.entries {
@@ -114,7 +114,7 @@ fn put<const N: usize>(bytes: &mut Vec<u8>, numbers: [u16; N]) {
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
 }
 
-/// A number of four bytes, or the mark that it is elsewhere.
+/// A number of four bytes, or the mark that it is in the extra field.
 fn short(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(ELSEWHERE)
 }
@@ -137,7 +137,7 @@ impl EntryDraft {
         facts
     }
 
-    /// The record before its bytes; without padding while its place is not known yet.
+    /// The record before its bytes; without padding as long as its position is not known.
     fn local_header(&self) -> Vec<u8> {
         let mut extra = Vec::new();
         if self.is_long() {
@@ -206,7 +206,7 @@ fn end(count: u64, start: u64, bytes: u64) -> Vec<u8> {
     end
 }
 
-/// A pickle under way, of protocol 2.
+/// Writes a pickle of protocol 2.
 #[derive(Debug)]
 pub(crate) struct PickleWriter {
     bytes: Vec<u8>,
@@ -259,7 +259,7 @@ impl PickleWriter {
         self.bytes.push(b'u');
     }
 
-    /// A dict as state dicts have it: `entries` writes a key and a value in turn.
+    /// An `OrderedDict`, as in state dicts: `entries` writes a key and a value in turn.
     pub(crate) fn ordered_dict(&mut self, entries: impl FnOnce(&mut Self)) {
         self.global("collections", "OrderedDict");
         self.bytes.extend(b")R(");
@@ -283,7 +283,7 @@ impl PickleWriter {
         writeln!(self.bytes, "c{module}\n{name}").expect("a vector takes all bytes");
     }
 
-    /// A contiguous float32 tensor that is the whole storage `index`.
+    /// A contiguous float32 tensor that fills the storage `index`.
     pub(crate) fn tensor(&mut self, index: usize, shape: &[usize]) {
         self.global("torch._utils", "_rebuild_tensor_v2");
         self.tuple(|it| {

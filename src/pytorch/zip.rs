@@ -1,4 +1,4 @@
-//! The entries of a zip archive that are stored as they are, in files of any size.
+//! Reads uncompressed entries of zip archives of any size.
 //!
 //! ```text
 //! (local header · name · extra · bytes)*  central directory  [zip64 end · its locator]  end
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::{SavedError, ZipFault};
 use crate::disk::DiskFile;
 
-/// `PK\1\2` and so on.
+/// The signatures of records: `PK\3\4` and so on.
 pub(super) const LOCAL: u32 = 0x0403_4b50;
 pub(super) const CENTRAL: u32 = 0x0201_4b50;
 pub(super) const END: u32 = 0x0605_4b50;
@@ -30,7 +30,7 @@ const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
 /// The tag of an extra field with 64-bit sizes.
 pub(super) const EXTRA_64: u16 = 1;
 
-/// Where an entry's bytes are.
+/// The position of an entry's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZipEntry {
     /// From the start of the file.
@@ -43,7 +43,7 @@ pub(super) struct ZipEntry {
 pub(super) struct Zip {
     /// Position of the local header, and size, by name.
     entries: BTreeMap<String, (u64, u64)>,
-    /// Where the central directory begins: all entries end before it.
+    /// The offset of the central directory; all entries end before it.
     directory_start: u64,
 }
 
@@ -103,7 +103,7 @@ impl Zip {
         let Ok(name) = str::from_utf8(&record[CENTRAL_BYTES..name_end]) else {
             return fault(ZipFault::Name, offset);
         };
-        // In the order of the extra field, which has only those that are all ones here.
+        // In the order of the extra field, which has only the numbers that are all ones here.
         let mut numbers =
             [u32_at(record, 24), u32_at(record, 20), u32_at(record, 42)].map(u64::from);
         let mut extra = extra_of(&record[name_end..extra_end]);
@@ -128,7 +128,7 @@ impl Zip {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Where the entry called `name` is; `None` if there is none.
+    /// The position of the entry `name`; `None` if there is none.
     pub(super) fn find(&self, file: &DiskFile, name: &str) -> Result<Option<ZipEntry>, SavedError> {
         let Some(&(local, bytes)) = self.entries.get(name) else { return Ok(None) };
         let header_end = local.checked_add(LOCAL_BYTES as u64);
@@ -163,7 +163,7 @@ fn extra_of(mut fields: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Where the central directory begins, and its length.
+/// The offset and the length of the central directory.
 fn directory(file: &DiskFile) -> Result<(u64, u64), SavedError> {
     let length = file.len()?;
     let tail_bytes = length.min((END_BYTES + MAX_COMMENT_BYTES) as u64);

@@ -1,4 +1,4 @@
-//! What all ranks must have in common before the first step.
+//! Checks that all ranks have the same program, config and data.
 
 use std::{fs, hash::Hasher};
 
@@ -9,16 +9,16 @@ use super::{ROOT, Ranks};
 #[error("{what} of {other} and {root} differ")]
 pub struct Mismatch {
     /// What differs.
-    pub what: Common,
-    /// The first rank that has not what the root has.
+    pub what: SharedInput,
+    /// The first rank that differs from the root.
     pub other: String,
     /// The root.
     pub root: String,
 }
 
-/// What ranks must have in common. Displays as a noun.
+/// Something that all ranks must have in common. Displays as a noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Common {
+pub enum SharedInput {
     /// The program.
     Program,
     /// The config.
@@ -27,7 +27,7 @@ pub enum Common {
     Data,
 }
 
-impl std::fmt::Display for Common {
+impl std::fmt::Display for SharedInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Program => "the programs",
@@ -38,8 +38,8 @@ impl std::fmt::Display for Common {
 }
 
 impl Ranks {
-    /// Checks that all ranks have the same bytes here. All of them get the same answer.
-    pub fn check_same(&self, what: Common, bytes: &[u8]) -> Result<(), Mismatch> {
+    /// Checks that all ranks pass the same bytes. All of them get the same result.
+    pub fn check_same(&self, what: SharedInput, bytes: &[u8]) -> Result<(), Mismatch> {
         let all = self.gather_numbers(hash(bytes));
         match all.iter().position(|hash| *hash != all[ROOT]) {
             None => Ok(()),
@@ -53,11 +53,11 @@ impl Ranks {
             return Ok(());
         }
         let program = std::env::current_exe().and_then(fs::read).unwrap_or_default();
-        self.check_same(Common::Program, &program)
+        self.check_same(SharedInput::Program, &program)
     }
 }
 
-/// A hash in the manner of FNV-1a, 8 bytes at a time, for differences that nobody made on purpose.
+/// A hash like FNV-1a, 8 bytes at a time. Detects accidental differences, not deliberate ones.
 pub fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     let (words, rest) = bytes.as_chunks::<8>();
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_single_process_agrees_with_itself() {
         let ranks = Ranks::single();
-        assert_eq!(ranks.check_same(Common::Config, b"anything"), Ok(()));
+        assert_eq!(ranks.check_same(SharedInput::Config, b"anything"), Ok(()));
         assert_eq!(ranks.gather_numbers(7), [7]);
         assert_eq!(ranks.gather_texts("host"), ["host"]);
         assert_eq!(ranks.from_root("a config"), "a config");

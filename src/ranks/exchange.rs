@@ -1,32 +1,32 @@
-//! Messages that are on their way while the program does something else: their memory belongs to
-//! the transport until they have arrived.
+//! Messages that travel while the program does something else. The transport owns their memory
+//! until they have arrived.
 
 /// A message to or from another rank. Its memory is aligned for numbers of any type.
 #[derive(Debug, Default)]
-pub struct Parcel {
+pub struct RankMessage {
     /// The other rank.
     pub rank: usize,
     words: Vec<u64>,
     length: usize,
 }
 
-impl Parcel {
-    /// An empty one with memory for `most` bytes.
+impl RankMessage {
+    /// An empty message with memory for `most` bytes.
     pub fn with_capacity(rank: usize, most: usize) -> Self {
         Self { rank, words: vec![0; most.div_ceil(8)], length: 0 }
     }
 
     /// A copy of `bytes`.
     pub(super) fn of(rank: usize, bytes: &[u8]) -> Self {
-        let mut parcel = Self::with_capacity(rank, bytes.len());
-        parcel.resize(bytes.len());
-        parcel.bytes_mut().copy_from_slice(bytes);
-        parcel
+        let mut message = Self::with_capacity(rank, bytes.len());
+        message.resize(bytes.len());
+        message.bytes_mut().copy_from_slice(bytes);
+        message
     }
 
-    /// Sets the number of bytes. An empty parcel is not sent.
+    /// Sets the number of bytes. An empty message is not sent.
     pub fn resize(&mut self, length: usize) {
-        assert!(length <= 8 * self.words.len(), "a parcel never grows");
+        assert!(length <= 8 * self.words.len(), "a message never grows");
         self.length = length;
     }
 
@@ -52,8 +52,8 @@ impl Parcel {
 /// What a rank sends and receives at the same time.
 #[derive(Debug, Default)]
 pub struct Exchange {
-    /// To others.
-    pub sends: Vec<Parcel>,
-    /// From others, with the lengths that these send.
-    pub receives: Vec<Parcel>,
+    /// Messages to other ranks.
+    pub sends: Vec<RankMessage>,
+    /// Messages from other ranks, with the lengths that those send.
+    pub receives: Vec<RankMessage>,
 }

@@ -1,17 +1,15 @@
-//! How this process was started: by itself, or by a launcher of MPI programs, which sets variables
-//! in the environment of each copy.
+//! Finds out whether a launcher of MPI programs started this process: launchers set environment
+//! variables.
 
 use std::env;
 
 /// Why ranks cannot train together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    /// Each of the copies would train the whole model by itself.
-    #[error(
-        "`{variable}` says that a launcher started {count} processes, and this build has no MPI"
-    )]
+    /// Each process would train the whole model by itself.
+    #[error("a launcher started {count} processes (`{variable}`), but this build has no MPI")]
     NotInThisBuild {
-        /// What the launcher has set.
+        /// The variable that the launcher has set.
         variable: &'static str,
         /// How many processes it started.
         count: usize,
@@ -26,7 +24,7 @@ pub enum LaunchError {
 const VARIABLES: [&str; 4] =
     ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
 
-/// What a launcher says of the processes that it started.
+/// What a launcher reports about the processes that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Launcher {
     pub(super) variable: &'static str,

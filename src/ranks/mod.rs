@@ -1,18 +1,18 @@
 //! Ranks: the processes that train together, on one machine or on many.
 //!
 //! A launcher (`mpirun`, `srun`) starts R copies of the program; MPI connects them. A program that
-//! was not started by a launcher is a single rank, and nothing here costs anything.
+//! was not started by a launcher is a single rank and has no overhead.
 //!
-//! Everything that ranks say to each other is bytes from one to another ([`Ranks::exchange`]), in
-//! an order that both know. A thread of its own talks to MPI, so messages also travel while this
-//! rank computes ([`Ranks::post`]). MPI's own reductions promise no order of additions, so none is used:
-//! numbers are added by our code, in an order that does not depend on the number of ranks.
+//! Ranks only exchange bytes in pairs ([`Ranks::exchange`]), in an order that both know. A
+//! dedicated thread calls MPI, so messages also travel while this rank computes ([`Ranks::post`]).
+//! MPI's reductions are not used, because they promise no order of additions: our code adds the
+//! numbers, in an order that does not depend on the number of ranks.
 //!
 //! A rank that does not answer within its deadline ends the whole run: the rank that waits for it
-//! prints which one it was and aborts. MPI has no way to go on without it.
+//! prints which one it was and aborts. MPI cannot continue without it.
 //!
-//! `cfg(feature = "mpi")` is in this file alone: `transport` is there twice, and the second one
-//! knows a single process.
+//! `cfg(feature = "mpi")` is used in this file alone. It selects one of two `transport` modules;
+//! the one without MPI supports a single process.
 
 mod agree;
 mod exchange;
@@ -34,8 +34,8 @@ use std::{
 use fitgpt_plan::shard::Share;
 
 pub use self::{
-    agree::{Common, Mismatch, hash},
-    exchange::{Exchange, Parcel},
+    agree::{Mismatch, SharedInput, hash},
+    exchange::{Exchange, RankMessage},
     launcher::LaunchError,
 };
 use self::{
@@ -47,8 +47,8 @@ use crate::{
     words::{names, ranks as words},
 };
 
-/// How long a rank waits for another one, in addition to three times what its own work since the
-/// last exchange took: machines differ, and one may have more to do.
+/// How long a rank waits for another one, in addition to three times the time of its own work since
+/// the last exchange: machines differ, and one may have more to do.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Sets the patience in seconds.
@@ -57,7 +57,7 @@ const PATIENCE_VARIABLE: &str = "FITGPT_RANK_TIMEOUT";
 /// The root writes the checkpoint, the log and the terminal.
 pub const ROOT: usize = 0;
 
-/// What this process calls itself in errors, if it is one of several.
+/// The prefix of this process's errors, if it is one of several.
 static LABEL: OnceLock<String> = OnceLock::new();
 
 /// `[rank 3, host b] `, or nothing in a single process.
@@ -72,11 +72,11 @@ pub struct Ranks {
     patience: Duration,
     /// When this rank last waited for another one.
     last: Cell<Instant>,
-    /// How long it has waited in all.
+    /// How long it has waited in total.
     waited: Cell<Duration>,
     /// How many exchanges were posted and not collected.
     posted: Cell<usize>,
-    /// The same of a single process, which have nowhere to go.
+    /// The exchanges of a single process, which send nothing.
     alone: RefCell<VecDeque<Exchange>>,
 }
 
@@ -168,8 +168,8 @@ impl Ranks {
         (0..self.rank()).filter(|rank| self.is_on_this_host(*rank)).count()
     }
 
-    /// Begins to send and to receive. Exchanges happen one after the other, in the order in which
-    /// they were posted; two ranks post matching ones in the same order.
+    /// Starts an exchange. Exchanges happen one after the other, in the order in which they were
+    /// posted; ranks must post matching ones in the same order.
     pub fn post(&self, exchange: Exchange) {
         self.posted.update(|posted| posted + 1);
         match &self.transport {
@@ -227,20 +227,20 @@ impl Ranks {
         if sends.is_empty() && receives.is_empty() {
             return;
         }
-        assert_eq!(self.posted.get(), 0, "the answer would be another exchange's");
-        let parcel = |(rank, bytes): &(usize, &[u8])| Parcel::of(*rank, bytes);
+        assert_eq!(self.posted.get(), 0, "the result would be that of another exchange");
+        let message = |(rank, bytes): &(usize, &[u8])| RankMessage::of(*rank, bytes);
         let space = |(rank, bytes): &(usize, &mut [u8])| {
-            let mut parcel = Parcel::with_capacity(*rank, bytes.len());
-            parcel.resize(bytes.len());
-            parcel
+            let mut message = RankMessage::with_capacity(*rank, bytes.len());
+            message.resize(bytes.len());
+            message
         };
         self.post(Exchange {
-            sends: sends.iter().map(parcel).collect(),
+            sends: sends.iter().map(message).collect(),
             receives: receives.iter().map(space).collect(),
         });
         let arrived = self.collect().receives;
-        for ((_, bytes), parcel) in receives.into_iter().zip(arrived) {
-            bytes.copy_from_slice(parcel.bytes());
+        for ((_, bytes), message) in receives.into_iter().zip(arrived) {
+            bytes.copy_from_slice(message.bytes());
         }
     }
 
@@ -254,7 +254,7 @@ impl Ranks {
         self.exchange(&[], vec![(from, bytes)]);
     }
 
-    /// Gives every rank the bytes of all ranks, in their order; all have equally many.
+    /// Gives every rank the bytes of all ranks, in rank order; all have the same length.
     pub fn gather(&self, own: &[u8], all: &mut [u8]) {
         assert_eq!(all.len(), own.len() * self.count());
         if own.is_empty() {
@@ -272,14 +272,14 @@ impl Ranks {
         self.exchange(&sends, receives);
     }
 
-    /// One number of every rank, in their order.
+    /// One number of every rank, in rank order.
     pub fn gather_numbers(&self, own: u64) -> Vec<u64> {
         let mut all = vec![0_u64; self.count()];
         self.gather(bytemuck::bytes_of(&own), bytemuck::cast_slice_mut(&mut all));
         all
     }
 
-    /// One text of every rank, in their order.
+    /// One text of every rank, in rank order.
     pub fn gather_texts(&self, own: &str) -> Vec<String> {
         let lengths = self.gather_numbers(own.len() as u64);
         let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
@@ -305,7 +305,7 @@ impl Ranks {
         self.count() > 1 && Launcher::find().is_some_and(|launcher| launcher.is_open_mpi())
     }
 
-    /// Waits, without using a core, until all ranks are done: MPI's own end would spin.
+    /// Waits until all ranks are done, without using a core: MPI's finalization would spin.
     pub fn leave(&self) {
         self.gather_numbers(0);
     }

@@ -1,8 +1,8 @@
 //! The transport of a build with MPI: messages from one rank to another, without blocking.
 //!
 //! Only one thread calls MPI, from its start to its end. It receives exchanges through a channel,
-//! runs one after the other, and returns them through another. Messages make progress only while
-//! somebody asks MPI about them; a thread that does nothing else asks even if a kernel takes long.
+//! runs one after the other, and returns them through another channel. Messages make progress only
+//! while MPI is polled; a dedicated thread does that even during a long kernel.
 
 use std::{
     collections::VecDeque,
@@ -23,17 +23,17 @@ use super::{
     launcher::{LaunchError, Launcher},
 };
 
-/// How long the thread asks MPI without a pause. After that it sleeps in between: a core may be
-/// shared with a kernel, or with the rank that it waits for.
+/// How long the thread polls MPI without a pause. After that it sleeps in between, because it may
+/// share a core with a kernel or with the rank that it waits for.
 const EAGER: Duration = Duration::from_micros(300);
-/// The shortest and the longest pause between two questions: a fraction of the time so far.
+/// The shortest and the longest pause between two polls; in between, a fraction of the time so far.
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 const PAUSE_FRACTION: u32 = 20;
 
-/// The answer to an exchange.
+/// The result of an exchange.
 pub(super) enum Arrival {
     Complete(Exchange),
-    /// A rank has not answered. Only [`Transport::abort`] may follow: MPI keeps the memory of a
+    /// A rank has not answered. Only [`Transport::abort`] may follow: MPI uses the memory of a
     /// message until it is complete.
     Silent {
         rank: usize,
@@ -41,23 +41,23 @@ pub(super) enum Arrival {
     },
 }
 
-enum Task {
+enum MpiTask {
     Exchange { exchange: Exchange, patience: Duration },
     Abort(i32),
 }
 
-/// The thread that talks to MPI. Dropping it ends MPI.
+/// The thread that calls MPI. Dropping this finalizes MPI.
 pub(super) struct Transport {
     rank: usize,
     count: usize,
     host: String,
-    tasks: Option<Sender<Task>>, // `None` only while being dropped
+    tasks: Option<Sender<MpiTask>>, // `None` only while being dropped
     arrivals: Receiver<Arrival>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What MPI says of this process.
-struct Joined {
+/// What MPI reports about this process.
+struct RankInfo {
     rank: usize,
     count: usize,
     host: String,
@@ -70,13 +70,13 @@ impl Transport {
         let (tasks, receiver) = mpsc::channel();
         let (sender, arrivals) = mpsc::channel();
         let talk = move || {
-            // Only the thread that has started MPI calls it; kernels have others.
+            // Only the thread that initialized MPI calls it; kernels use others.
             let Some((universe, _)) = environment::initialize_with_threading(Threading::Funneled)
             else {
                 return;
             };
             let world = universe.world();
-            let _ = joined.send(Joined {
+            let _ = joined.send(RankInfo {
                 rank: world.rank() as usize,
                 count: world.size() as usize,
                 host: environment::processor_name().unwrap_or_default(),
@@ -85,7 +85,7 @@ impl Transport {
         };
         let thread = thread::Builder::new().name("messages".into()).spawn(talk);
         let thread = thread.map_err(|_| LaunchError::NotStarted)?;
-        let Joined { rank, count, host } = answer.recv().map_err(|_| LaunchError::NotStarted)?;
+        let RankInfo { rank, count, host } = answer.recv().map_err(|_| LaunchError::NotStarted)?;
         Ok(Some(Self { rank, count, host, tasks: Some(tasks), arrivals, thread: Some(thread) }))
     }
 
@@ -102,9 +102,9 @@ impl Transport {
         &self.host
     }
 
-    /// Begins an exchange after those that were posted before. `patience` counts from its start.
+    /// Queues an exchange. `patience` counts from its start.
     pub(super) fn post(&self, exchange: Exchange, patience: Duration) {
-        self.send(Task::Exchange { exchange, patience });
+        self.send(MpiTask::Exchange { exchange, patience });
     }
 
     /// Waits for the exchange that was posted first.
@@ -119,13 +119,13 @@ impl Transport {
 
     /// Ends all ranks.
     pub(super) fn abort(&self, code: i32) -> ! {
-        self.send(Task::Abort(code));
+        self.send(MpiTask::Abort(code));
         loop {
             thread::park();
         }
     }
 
-    fn send(&self, task: Task) {
+    fn send(&self, task: MpiTask) {
         let tasks = self.tasks.as_ref().expect("not being dropped");
         tasks.send(task).expect("the thread waits for tasks");
     }
@@ -140,12 +140,12 @@ impl Drop for Transport {
     }
 }
 
-/// The thread's own state.
+/// The thread's state.
 struct Messenger {
     world: SimpleCommunicator,
-    tasks: Receiver<Task>,
+    tasks: Receiver<MpiTask>,
     /// Tasks that arrived during an exchange.
-    waiting: VecDeque<Task>,
+    waiting: VecDeque<MpiTask>,
     arrivals: Sender<Arrival>,
 }
 
@@ -159,11 +159,11 @@ impl Messenger {
     fn run(mut self) {
         while let Some(task) = self.waiting.pop_front().or_else(|| self.tasks.recv().ok()) {
             match task {
-                Task::Exchange { mut exchange, patience } => {
+                MpiTask::Exchange { mut exchange, patience } => {
                     self.run_exchange(&mut exchange, patience);
                     let _ = self.arrivals.send(Arrival::Complete(exchange));
                 }
-                Task::Abort(code) => self.world.abort(code),
+                MpiTask::Abort(code) => self.world.abort(code),
             }
         }
     }
@@ -173,16 +173,16 @@ impl Messenger {
         let Exchange { sends, receives } = exchange;
         request::scope(|scope| {
             let mut pending = Vec::with_capacity(sends.len() + receives.len());
-            for parcel in receives {
-                let (rank, bytes) = (parcel.rank, parcel.bytes_mut());
+            for message in receives {
+                let (rank, bytes) = (message.rank, message.bytes_mut());
                 if !bytes.is_empty() {
                     let from = world.process_at_rank(rank as i32);
                     let request = from.immediate_receive_into(scope, bytes);
                     pending.push(Pending { rank, request });
                 }
             }
-            for parcel in &*sends {
-                let (rank, bytes) = (parcel.rank, parcel.bytes());
+            for message in &*sends {
+                let (rank, bytes) = (message.rank, message.bytes());
                 if !bytes.is_empty() {
                     let to = world.process_at_rank(rank as i32);
                     pending.push(Pending { rank, request: to.immediate_send(scope, bytes) });
@@ -193,7 +193,7 @@ impl Messenger {
                 pending = pending.into_iter().filter_map(Pending::unless_done).collect();
                 let Some(first) = pending.first() else { return };
                 match tasks.try_recv() {
-                    Ok(Task::Abort(code)) => world.abort(code),
+                    Ok(MpiTask::Abort(code)) => world.abort(code),
                     Ok(task) => waiting.push_back(task),
                     // The main thread has panicked.
                     Err(TryRecvError::Disconnected) => world.abort(2),
@@ -217,11 +217,11 @@ impl Messenger {
 }
 
 /// Waits until the main thread has reported the silent rank.
-fn abort_on_request(world: &SimpleCommunicator, tasks: &Receiver<Task>) -> ! {
+fn abort_on_request(world: &SimpleCommunicator, tasks: &Receiver<MpiTask>) -> ! {
     loop {
         match tasks.recv() {
-            Ok(Task::Abort(code)) => world.abort(code),
-            Ok(Task::Exchange { .. }) => {}
+            Ok(MpiTask::Abort(code)) => world.abort(code),
+            Ok(MpiTask::Exchange { .. }) => {}
             Err(_) => world.abort(2),
         }
     }

@@ -1,4 +1,4 @@
-//! The transport of a build without MPI: there is nobody to talk to.
+//! The transport of a build without MPI: a single process.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use super::{
     launcher::{LaunchError, Launcher},
 };
 
-/// The answer to an exchange.
+/// The result of an exchange.
 pub(super) enum Arrival {
     Complete(Exchange),
-    #[expect(dead_code, reason = "a single process waits for nobody")]
+    #[expect(dead_code, reason = "a single process never waits")]
     Silent {
         rank: usize,
         seconds: u64,
     },
 }
 
-/// Never made.
+/// Never constructed.
 pub(super) enum Transport {}
 
 impl Transport {

@@ -1,4 +1,4 @@
-//! How fast a job runs here, op by op, next to what this machine can do.
+//! How fast a job runs here, op by op, compared with the peak rates of this machine.
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,13 @@ use serde::Serialize;
 
 use super::{
     init,
-    setup::{self, Sampling, Setup},
+    setup::{self, RunSetup, Sampling},
 };
 use crate::{data::counter, os};
 
-/// What this machine can do.
+/// The peak rates of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Machine {
+pub struct MachinePeaks {
     /// Threads that kernels use.
     pub threads: usize,
     /// Their instruction set.
@@ -38,7 +38,7 @@ pub struct Machine {
     pub peak_bytes_per_s: f64,
 }
 
-impl Machine {
+impl MachinePeaks {
     /// Measures this machine; takes about a second.
     pub fn measure(config: &Config) -> Result<Self, BackendError> {
         let (threads, isa) = (setup::threads(config), Isa::best());
@@ -102,7 +102,7 @@ pub struct OpTimes {
 pub struct Measured {
     /// Parameters of the model.
     pub parameters: u64,
-    /// As planned for training.
+    /// The planned arena of training.
     pub arena_bytes: Bytes,
     /// Peak resident memory of the process while it trained, if the system reports it.
     pub resident_bytes: Option<Bytes>,
@@ -113,15 +113,15 @@ pub struct Measured {
 /// How long and how often each program runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// Least number of runs after the first.
+    /// Minimum number of runs after the first.
     pub runs: u32,
-    /// Least time.
+    /// Minimum time.
     pub at_least: Duration,
 }
 
 /// Runs training's programs.
 pub fn training(
-    planned: &Setup,
+    planned: &RunSetup,
     config: &Config,
     effort: Effort,
 ) -> Result<Measured, BackendError> {
@@ -146,8 +146,8 @@ pub fn training(
     })
 }
 
-/// Runs sampling's programs at their capacity: a prompt of a whole block, and the token that
-/// fills the cache.
+/// Runs sampling's programs at their capacity: a prompt of a whole block, and the token that fills
+/// the KV cache.
 pub fn sampling(
     planned: &Sampling,
     config: &Config,

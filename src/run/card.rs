@@ -1,14 +1,14 @@
 //! The model card: a `README.md` that states what was trained, on what and how.
 //!
-//! It is written after every save, next to the checkpoint and outside of its manifest. Its last line
-//! has a checksum of the rest: a card that somebody has edited is theirs, and stays. Cards are
-//! English, as the hub's are.
+//! It is written after every save, next to the checkpoint; the manifest does not list it. Its last
+//! line has a checksum of the rest, so that a card that the user has edited is never overwritten.
+//! Cards are in English, as on the hub.
 
 use std::{fmt::Write as _, path::Path};
 
 use fitgpt_plan::{config::Config, model::Model};
 
-use super::trainer::{Evaluated, Position};
+use super::trainer::{Evaluated, RunPosition};
 use crate::{
     checkpoint::CheckpointError,
     disk::{Disk, FileKind},
@@ -17,21 +17,21 @@ use crate::{
 /// The card's file in `out_dir`.
 pub const CARD_FILE: &str = "README.md";
 
-/// More than any card that we write; a larger file belongs to the user.
+/// More than any card that we write; a larger file is the user's.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The last line, before the checksum and after it.
+/// The last line: the text before the checksum and the text after it.
 const MARK: [&str; 2] = ["\n<!-- written by fitgpt, ", "; an edited card is kept -->\n"];
 
-/// What a card states.
+/// The contents of a card.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelCard<'a> {
-    /// As resolved.
+    /// The resolved config.
     pub config: &'a Config,
-    /// What was trained.
+    /// The model that was trained.
     pub model: &'a Model,
     /// How far the run is.
-    pub position: &'a Position,
+    pub position: &'a RunPosition,
     /// The last evaluation and its step.
     pub evaluated: Option<(u64, Evaluated)>,
     /// Tokens for training and for validation.
@@ -40,7 +40,7 @@ pub struct ModelCard<'a> {
     pub command: &'a str,
 }
 
-/// Writes the card of the run in `out_dir`, unless somebody has edited it.
+/// Writes the card of the run in `out_dir`, unless the user has edited it.
 pub fn write(out_dir: &Path, card: &ModelCard<'_>) -> Result<(), CheckpointError> {
     let (disk, path) = (Disk::real(), out_dir.join(CARD_FILE));
     let is_ours = match disk.kind(&path)? {
@@ -54,23 +54,23 @@ pub fn write(out_dir: &Path, card: &ModelCard<'_>) -> Result<(), CheckpointError
         return Ok(());
     }
     let draft = out_dir.join(format!(".{CARD_FILE}.part"));
-    disk.remove_file(&draft)?; // of a write that was interrupted
+    disk.remove_file(&draft)?; // left by an interrupted write
     let mut file = disk.create(&draft)?;
     file.write_all_at(signed(&card.text(out_dir)).as_bytes(), 0)?;
     file.sync()?;
     Ok(disk.rename(&draft, &path)?)
 }
 
-/// The command line of this process, as a shell takes it.
+/// The command line of this process, quoted for a shell.
 pub fn command_line() -> String {
     let mut words: Vec<_> = std::env::args().map(|word| quoted(&word)).collect();
     if let Some(program) = words.first_mut() {
-        "fitgpt".clone_into(program); // wherever it was installed
+        "fitgpt".clone_into(program); // without the path of its installation
     }
     words.join(" ")
 }
 
-/// A word as a POSIX shell takes it.
+/// A word quoted for a POSIX shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -79,7 +79,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A text with its mark.
+/// A text with its last line.
 fn signed(text: &str) -> String {
     format!("{text}{}{:016x}{}", MARK[0], checksum(text.as_bytes()), MARK[1])
 }
@@ -161,7 +161,7 @@ mod tests {
 
     fn write_at(folder: &Path, step: u64) -> String {
         let config = Config::default();
-        let position = Position {
+        let position = RunPosition {
             step,
             updates: step,
             best_val_loss: Some(1.25),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_follows_the_run_until_somebody_edits_it() {
+    fn a_card_is_updated_until_the_user_edits_it() {
         let folder = tempfile::tempdir().unwrap();
         let first = write_at(folder.path(), 5);
         for stated in ["openwebtext", "| steps | 5,", "validation 1.5000", "1.2500, at step 4"] {

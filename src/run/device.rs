@@ -1,7 +1,7 @@
-//! Where a run happens: the host, or a GPU of a build that has them.
+//! The device of a run: the host, or a GPU if this build supports GPUs.
 //!
-//! `cfg(feature = "gpu")` is in this file alone: [`gpus`] is there twice, and the second one
-//! knows no device.
+//! `cfg(feature = "gpu")` is only in this file: it selects one of two modules [`gpus`], of which
+//! the second has no devices.
 
 #[cfg(feature = "gpu")]
 mod gpus;
@@ -25,33 +25,33 @@ use fitgpt_plan::{
 };
 use serde::Serialize;
 
-use crate::{budget::HOST_OVERHEAD, cards::Driver, os, run::setup::threads};
+use crate::{budget::HOST_OVERHEAD, cards::NvidiaDriver, os, run::setup::threads};
 
 /// Why a config cannot run on the device it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// GPUs are an optional part of the program.
-    #[error("this build runs on the CPU only, the config asks for `device = '{device}'`")]
+    #[error("this build runs on the CPU only, but the config asks for `device = '{device}'`")]
     NotInThisBuild {
         /// As written.
         device: DeviceChoice,
     },
-    /// Nothing here is what was asked for.
+    /// No device of this machine is the one that was asked for.
     #[error("`device = '{device}'` is not available; found: {}", list(found))]
     NoSuchDevice {
         /// As written.
         device: DeviceChoice,
-        /// What is here, in the words of its drivers.
+        /// The devices that were found, by their drivers' names.
         found: Vec<String>,
-        /// A software driver's device among it, which could be asked for by name.
+        /// A software driver's device among them, which could be asked for by name.
         software: Option<String>,
     },
-    /// The device has no such type.
-    #[error("`{device}` has no {}", dtype.name())]
+    /// The device does not support a type.
+    #[error("`{device}` does not support {}", dtype.name())]
     NoType {
         /// As its driver calls it.
         device: String,
-        /// Of the activations.
+        /// The type of the activations.
         dtype: Precision,
     },
     /// Its kernels cannot run this model.
@@ -59,7 +59,7 @@ pub enum Unavailable {
     Unsuitable {
         /// As its driver calls it.
         device: String,
-        /// What the kernels miss.
+        /// Why the kernels cannot run it.
         why: String,
     },
     /// The driver does not report how much memory there is.
@@ -73,7 +73,7 @@ pub enum Unavailable {
     Backend(#[from] BackendError),
 }
 
-/// Names for people.
+/// Device names as text.
 pub(crate) fn list(found: &[String]) -> String {
     if found.is_empty() { "no GPU".to_owned() } else { found.join(", ") }
 }
@@ -83,7 +83,7 @@ pub(crate) fn list(found: &[String]) -> String {
 pub struct AvailableGpu {
     /// As its driver calls it.
     pub name: String,
-    /// Through which it is reached.
+    /// The API through which it is used.
     pub interface: &'static str,
     /// Name and version.
     pub driver: String,
@@ -91,23 +91,23 @@ pub struct AvailableGpu {
     pub is_software: bool,
     /// All of its memory, if the driver reports it.
     pub total_bytes: Option<Bytes>,
-    /// What of it this process would get now.
+    /// How much of it this process could allocate now.
     pub free_bytes: Option<Bytes>,
-    /// What a run may take: what is free, less a margin.
+    /// What a run may take: the free memory minus a margin.
     pub budget_bytes: Option<Bytes>,
     /// The largest single allocation; an arena has as many as it needs.
     pub max_allocation_bytes: Bytes,
-    /// The most of it that a kernel sees at once; larger tensors are worked on in parts.
+    /// The most memory that a kernel can bind at once; larger tensors are processed in parts.
     pub max_binding_bytes: Bytes,
-    /// What the units of a workgroup share.
+    /// Shared memory of a workgroup.
     pub shared_bytes: Bytes,
-    /// Units that run in step, at least and at most.
+    /// Subgroup sizes: `[least, most]`.
     pub subgroup: [u32; 2],
-    /// How activations can be stored.
+    /// Types in which activations can be stored.
     pub types: Vec<&'static str>,
 }
 
-/// What a build with GPUs sees.
+/// The GPUs that a build with feature `gpu` finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AvailableGpus {
     /// Every GPU that a driver offers.
@@ -116,12 +116,12 @@ pub struct AvailableGpus {
     pub vulkan: Result<String, String>,
 }
 
-/// What this build could run on; `None` if it was built without GPUs.
+/// The GPUs that this build could run on; `None` if it was built without feature `gpu`.
 pub fn available_gpus() -> Option<AvailableGpus> {
     gpus::available_gpus()
 }
 
-/// The device of the rank that is number `index` on its machine: devices are dealt out in turns,
+/// The device of the rank that is number `index` on its machine: devices are assigned round-robin,
 /// unless `choice` names one.
 pub fn device_in_turn(choice: DeviceChoice, index: usize) -> DeviceChoice {
     let kind: fn(Option<u32>) -> DeviceChoice = match choice {
@@ -132,17 +132,17 @@ pub fn device_in_turn(choice: DeviceChoice, index: usize) -> DeviceChoice {
         _ => return choice,
     };
     match gpus::count(kind(None)) {
-        0 => choice, // the host, or an error that says so
+        0 => choice, // the host, or an error later
         count => kind(Some((index % count) as u32)),
     }
 }
 
 /// A card that a run on the host leaves unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unused {
+pub enum UnusedCard {
     /// This build has no GPUs.
     NotInThisBuild {
-        /// As NVIDIA's driver calls it; `None` if only the bus shows it.
+        /// As NVIDIA's driver calls it; `None` if it is visible on the PCI bus only.
         card: Option<String>,
     },
     /// No driver offers it to this build.
@@ -152,21 +152,25 @@ pub enum Unused {
     },
 }
 
-/// NVIDIA's first card, if the run is on the host without having been asked to.
-pub fn unused_card(config: &Config, runner: &Runner) -> Option<Unused> {
+/// The first NVIDIA card, if the run uses the host although the config does not ask for it.
+pub fn unused_card(config: &Config, runner: &Runner) -> Option<UnusedCard> {
     if !runner.is_host() || config.device() != DeviceChoice::Auto {
         return None;
     }
-    let card = Driver::open().ok().and_then(|driver| driver.cards().into_iter().next());
+    let card = NvidiaDriver::open().ok().and_then(|driver| driver.cards().into_iter().next());
     let card = card.map(|card| card.name);
     if card.is_none() && os::nvidia_cards_on_the_bus() == 0 {
         return None;
     }
     let is_built_in = cfg!(feature = "gpu");
-    Some(if is_built_in { Unused::NotReached { card } } else { Unused::NotInThisBuild { card } })
+    Some(if is_built_in {
+        UnusedCard::NotReached { card }
+    } else {
+        UnusedCard::NotInThisBuild { card }
+    })
 }
 
-/// What is done with each case of the conformance suite, and whether the next one is run.
+/// Receives each case of the conformance suite, and returns whether to run the next one.
 pub type ReportCase<'r> = dyn FnMut(JudgedCase) -> ControlFlow<()> + 'r;
 
 /// A device that was chosen for a run.
@@ -179,12 +183,12 @@ pub enum Runner {
 }
 
 impl Runner {
-    /// The host, as `config` wants it used.
+    /// The host, with the threads of `config`.
     pub fn cpu(config: &Config) -> Self {
         Self::Cpu(CpuTarget::new(threads(config), Isa::best()))
     }
 
-    /// What `config` asks for; of a GPU, opened.
+    /// The device that `config` asks for. A GPU is opened.
     pub fn of(config: &Config) -> Result<Self, Unavailable> {
         match config.device() {
             DeviceChoice::Cpu => Ok(Self::cpu(config)),
@@ -196,8 +200,8 @@ impl Runner {
         }
     }
 
-    /// What `config` asks for if it is here, else the host: a plan may name a device that
-    /// is somewhere else.
+    /// The device that `config` asks for if it is in this machine, else the host: a plan may be for
+    /// another machine.
     pub fn for_a_plan(config: &Config) -> Result<Self, Unavailable> {
         match Self::of(config) {
             Err(Unavailable::NotInThisBuild { .. } | Unavailable::NoSuchDevice { .. }) => {
@@ -228,7 +232,7 @@ impl Runner {
         }
     }
 
-    /// What the planner must know of it.
+    /// Its properties for the planner.
     pub fn target(&self) -> &dyn Target {
         match self {
             Self::Cpu(target) => target,
@@ -236,7 +240,7 @@ impl Runner {
         }
     }
 
-    /// The memory that a plan is judged by: the budget that the user wrote, or what is free.
+    /// The memory that a plan is compared with: the config's budget, or what is free.
     pub fn device(&self, config: &Config) -> Result<report::DeviceMemory, Unavailable> {
         let budget = config.memory_budget().map(Bytes::new);
         match self {
@@ -245,7 +249,7 @@ impl Runner {
         }
     }
 
-    /// What it takes in addition to the arena.
+    /// The memory it takes in addition to the arena.
     pub fn overhead(&self) -> Overhead {
         match self {
             Self::Cpu(_) => HOST_OVERHEAD,
@@ -253,7 +257,7 @@ impl Runner {
         }
     }
 
-    /// What of it was measured on the device.
+    /// The part of the overhead that was measured on the device.
     pub fn pools(&self) -> Vec<RuntimePool> {
         match self {
             Self::Cpu(_) => Vec::new(),
@@ -261,8 +265,8 @@ impl Runner {
         }
     }
 
-    /// How activations are stored: what the config says, else what suits the device. A CPU
-    /// gains no speed by halves.
+    /// The type of stored activations: the config's, else the best one for the device. On a CPU
+    /// half precision gives no speed, so that is float32.
     pub fn precision(&self, config: &Config) -> Precision {
         match self {
             Self::Cpu(_) => config.precision_or(Precision::Float32),
@@ -270,7 +274,7 @@ impl Runner {
         }
     }
 
-    /// Whether it can run `programs`, whatever their size.
+    /// Whether its kernels support `programs`, regardless of memory.
     pub fn check(&self, programs: &[Program], precision: Precision) -> Result<(), Unavailable> {
         match self {
             Self::Cpu(_) => Ok(()),
@@ -321,9 +325,9 @@ impl Runner {
     }
 }
 
-/// Fails with what is free if that is not enough for the overhead and for `rest`, the part of an arena
-/// that is not touched yet. Two runs that start at the same time both see all of the memory;
-/// without this question the system would kill one of them while it touches its arena.
+/// Fails with the free bytes if they are not enough for the overhead and for `rest`, the part of an
+/// arena that is not touched yet. Two runs that start at the same time both see all of the memory;
+/// without this check the system would kill one of them while it touches its arena.
 fn is_still_free(rest: Bytes) -> Result<(), Bytes> {
     let left = os::host_memory().untouched();
     let [overhead, _] = HOST_OVERHEAD.range();

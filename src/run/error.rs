@@ -6,7 +6,7 @@ use fitgpt_exec::BackendError;
 
 use crate::{checkpoint::CheckpointError, data::DataError, run::events::EventError};
 
-/// What went wrong in a run. Nothing saved is lost by any of them.
+/// What went wrong in a run. None of these errors loses a saved checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The data.
@@ -21,7 +21,7 @@ pub enum RunError {
     /// The device.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The loss or its gradient is not finite any more.
+    /// The loss or its gradient is no longer finite.
     #[error("step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; {}", last_checkpoint(*saved))]
     Diverged {
         /// Which step.
@@ -51,8 +51,8 @@ pub enum RunError {
     },
 }
 
-/// What a message says of the last checkpoint, if its next step is known.
+/// The part of a message about the last checkpoint.
 fn last_checkpoint(saved: Option<u64>) -> String {
-    let of_step = |step| format!("the last checkpoint is of step {step}");
+    let of_step = |step| format!("the last checkpoint is from step {step}");
     saved.map_or_else(|| "there is no checkpoint yet".to_owned(), of_step)
 }

@@ -1,4 +1,4 @@
-//! How fast a card could run a job at best: a roofline, op by op.
+//! The least time that a job can take on a card: a roofline, op by op.
 //!
 //! An op takes at least the time of its matrix products at the card's peak rate, and at least the
 //! time to move its bytes at the card's bandwidth. Ops run one after another, so the bounds add
@@ -121,7 +121,7 @@ mod tests {
     const ROUND: Rates =
         Rates { bytes_per_s: 100e9, float32_flops_per_s: 10e12, half_flops_per_s: 20e12 };
 
-    /// One layer of 64 channels and one head, 2 sequences of 32 tokens, 128 words.
+    /// One layer of 64 channels and one head, 2 sequences of 32 tokens, a vocabulary of 128.
     fn program(index: usize, precision: Precision) -> Program {
         let mut written = Written::new();
         for (key, value) in [
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_of_the_catalogue_is_as_fast_as_its_figures() {
+    fn a_card_of_the_catalogue_has_the_rates_of_its_data_sheet() {
         let rates = device::find("RTX 4070").unwrap().rates().unwrap();
         let train = program(TRAIN, Precision::Bfloat16);
         let bound = of(&estimate(&train, 64, Precision::Bfloat16, &rates), "linear_gelu").clone();

@@ -1,8 +1,8 @@
-//! `events.jsonl`: what happened, one JSON object a line.
+//! `events.jsonl`: what happened in a run, one JSON object per line.
 //!
-//! The terminal, tests and other people's scripts read the same lines. A line is written whole,
-//! with one call, when the thing has happened; a crash can tear the last line only. JSON has no
-//! NaN and no infinity: such a number is `null`, and reads back as NaN.
+//! The terminal, tests and other people's scripts read the same lines. Each line is written with
+//! one call, after the event; a crash can truncate only the last line. JSON has no NaN and no
+//! infinity: such a number is written as `null` and read back as NaN.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -21,11 +21,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// The run was planned and begins, or continues, at this step.
+    /// The run was planned, and starts or continues at this step.
     Plan {
         /// The first step.
         step: u64,
-        /// The run, as its checkpoints state it; earlier versions wrote none.
+        /// The run's id, as in its checkpoints; earlier versions wrote none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_id: Option<String>,
         /// The plan, as `plan --json` prints it.
@@ -45,12 +45,12 @@ pub enum Event {
         grad_norm: f64,
         /// How long it took.
         ms: f64,
-        /// Tokens of the effective batch a second.
+        /// Tokens of the effective batch per second.
         tokens_per_s: f64,
-        /// What the loss was multiplied with, under `float16`.
+        /// The factor of the loss under `float16`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         loss_scale: Option<f64>,
-        /// Whether the update was left out, because a gradient had overflowed.
+        /// Whether the update was skipped because a gradient had overflowed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         skipped: bool,
         /// How long rank 0 waited for others, with several ranks.
@@ -87,23 +87,23 @@ pub enum Event {
     Checkpoint {
         /// The step that comes next.
         step: u64,
-        /// As its files state it.
+        /// The id of the save, as in its files.
         save_id: String,
         /// The folder. Text, because JSON cannot express every path.
         path: String,
     },
-    /// The run ended in order.
+    /// The run ended normally.
     End {
         /// The step that would come next.
         step: u64,
         /// Why: `done`, `interrupted`, `diverged`, `failed`.
         reason: String,
-        /// From the start of this run.
+        /// Seconds since the start of this run.
         seconds: f64,
     },
 }
 
-/// `null` is a number that JSON cannot express.
+/// Reads a number that JSON cannot express, written as `null`, as NaN.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
@@ -138,7 +138,7 @@ impl From<DiskError> for EventError {
     }
 }
 
-/// Writes events, a line each.
+/// Writes events, one line each.
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
@@ -148,12 +148,12 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// A log for a run that starts from nothing; it replaces an earlier one.
+    /// A log for a new run; replaces an earlier one.
     pub fn create(path: &Path) -> Result<Self, EventError> {
         Self::create_on(&Disk::real(), path)
     }
 
-    /// The log of a run that continues at `next_step`, cut back to there.
+    /// The log of a run that continues at `next_step`, without the lines after it.
     pub fn resume(path: &Path, next_step: u64) -> Result<(Self, LogCut), EventError> {
         Self::resume_on(&Disk::real(), path, next_step)
     }
@@ -205,15 +205,15 @@ impl EventLog {
 /// What [`cut_back`] did, in lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCut {
-    /// Still there.
+    /// Lines kept.
     pub n_kept: u64,
-    /// Of steps that will be run again.
+    /// Lines dropped because their steps will be run again.
     pub n_dropped: u64,
-    /// Torn by a crash, or never an event.
+    /// Lines dropped because they were truncated by a crash or are not events.
     pub n_unreadable: u64,
 }
 
-/// The fields of an event that decide whether it stays.
+/// The fields of an event that determine whether it is kept.
 #[derive(Deserialize)]
 struct EventHead {
     event: String,
@@ -225,7 +225,8 @@ impl EventHead {
     /// Whether it happened before a checkpoint that continues at `next_step`.
     ///
     /// Steps, evaluations and samples at `next_step` happen after it and will happen again: an
-    /// evaluation follows the save of its step. Plans, checkpoints and ends carry the step that comes next.
+    /// evaluation follows the save of its step. Plans, checkpoints and ends carry the step that
+    /// comes next.
     fn is_before(&self, next_step: u64) -> bool {
         match self.event.as_str() {
             "step" | "evaluation" | "sample" => self.step < next_step,
@@ -234,8 +235,8 @@ impl EventHead {
     }
 }
 
-/// Drops from the log at `path` what happened after the checkpoint that continues at
-/// `next_step`, and lines that a crash has torn. A missing log stays missing.
+/// Drops the lines of the log at `path` that were written after the checkpoint that continues at
+/// `next_step`, and lines that a crash truncated. Does nothing if there is no log.
 ///
 /// The new log is written next to the old one and renamed over it: a crash leaves one of them.
 fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventError> {
@@ -245,7 +246,7 @@ fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventErr
         Some(_) => return Err(DiskError::of(Attempt::Open, path)(disk::not_a_file()).into()),
     };
     let draft = path.with_extension("jsonl.cut");
-    disk.remove_file(&draft)?; // of a cut that was interrupted
+    disk.remove_file(&draft)?; // left by an interrupted cut
     let mut out = BufWriter::new(disk.create(&draft)?.into_writer());
     let cut = copy_before(next_step, &from, &mut out).and_then(|cut| {
         out.flush().map_err(DiskError::of(Attempt::Write, &draft))?;
@@ -255,13 +256,13 @@ fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventErr
         Ok(cut)
     });
     cut.map_err(|error| {
-        // Report the first error; a draft that stays is removed by the next cut.
+        // Report the first error; the next cut removes a draft that is left.
         let _ = disk.remove_file(&draft);
         EventError::Io { action: Attempt::Truncate, path: path.to_owned(), source: error.source }
     })
 }
 
-/// Passes every event of the log at `path` to `visit`, except torn lines.
+/// Passes every event of the log at `path` to `visit`, except truncated lines.
 pub fn each(path: &Path, mut visit: impl FnMut(Event)) -> Result<(), EventError> {
     let file = Disk::real().open(path)?;
     Ok(each_line(&file, |line, _| {
@@ -272,7 +273,8 @@ pub fn each(path: &Path, mut visit: impl FnMut(Event)) -> Result<(), EventError>
     })?)
 }
 
-/// The run whose log is at `path`; `None` if there is no log, or one of an earlier version.
+/// The id of the run whose log is at `path`; `None` if there is no log, or if an earlier version
+/// wrote it.
 pub fn run_id(path: &Path) -> Result<Option<String>, EventError> {
     run_id_on(&Disk::real(), path)
 }
@@ -284,7 +286,7 @@ pub(crate) fn run_id_on(disk: &Disk, path: &Path) -> Result<Option<String>, Even
     }
     let mut found = None;
     each_line(&disk.open(path)?, |line, _| {
-        // Step lines are most of a log and have none.
+        // Most lines are steps, which have no run id: do not parse them.
         if found.is_none() && line.windows(8).any(|window| window == b"\"run_id\"") {
             found = serde_json::from_slice::<EventHead>(line).ok().and_then(|head| head.run_id);
         }
@@ -306,7 +308,7 @@ pub(crate) fn steps_on(disk: &Disk, path: &Path) -> Result<Vec<u64>, EventError>
     Ok(steps)
 }
 
-/// Copies the lines that stay.
+/// Copies the lines that are kept.
 fn copy_before(
     next_step: u64,
     from: &DiskFile,
@@ -333,17 +335,17 @@ fn copy_before(
 /// How a line of a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnd {
-    /// As every line that was written whole.
+    /// Complete.
     Newline,
-    /// With the file, or beyond [`MAX_LINE_BYTES`].
+    /// Truncated at the end of the file, or longer than [`MAX_LINE_BYTES`].
     Torn,
 }
 
-/// A plan with its picture's data has less than 1 MiB.
+/// More than any event: a plan with the data of its picture has less than 1 MiB.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Passes every line of `file` to `visit`, without its newline. Of a line that is too long to be
-/// an event only the beginning is held.
+/// Passes every line of `file` to `visit`, without its newline. Only the beginning of a line that
+/// is too long for an event is kept in memory.
 fn each_line(
     file: &DiskFile,
     mut visit: impl FnMut(&[u8], LineEnd) -> Result<(), DiskError>,
@@ -456,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_no_number_is_null_and_reads_back_as_nan() {
+    fn a_loss_that_is_not_finite_is_null_and_is_read_back_as_nan() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         let mut log = EventLog::create(&path).unwrap();
@@ -519,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_dropped_wherever_it_was_torn() {
+    fn a_truncated_line_is_dropped_wherever_it_ends() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         let mut log = EventLog::create(&path).unwrap();
@@ -534,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_there_begins_at_the_resume() {
+    fn a_missing_log_starts_at_the_resume() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         assert_eq!(cut_back(&Disk::real(), &path, 3).unwrap(), LogCut::default());
@@ -545,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_names_its_run_and_one_of_an_earlier_version_none() {
+    fn a_log_has_the_id_of_its_run_except_in_earlier_versions() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         assert_eq!(run_id(&path).unwrap(), None);
@@ -557,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_not_held_in_memory() {
+    fn a_line_without_end_is_not_kept_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         let mut log = EventLog::create(&path).unwrap();

@@ -1,8 +1,8 @@
-//! What the root tells the other ranks to do, and how optimizer states travel.
+//! The root's commands to the other ranks, and the transfer of optimizer states.
 //!
-//! The root decides everything: when to step, to evaluate, to save, to end. The others wait for its
-//! commands. So a decision is made once, and only the root needs the checkpoint's folder. A save
-//! asks for the states that other ranks own piece by piece; nobody ever holds a second copy.
+//! The root decides when to step, evaluate, save and end; the others wait for its commands. So
+//! every decision is made once, and only the root needs the checkpoint's folder. A save requests
+//! the optimizer states of other ranks piece by piece, so no rank ever holds a second copy.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use fitgpt_plan::{
 
 use crate::data::Split;
 
-/// One thing to do.
+/// A command of the root.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Command {
-    /// Take over the root's weights.
+    /// Receive the root's weights.
     Weights,
     /// One optimizer step.
     Step { step: u64, updates: u64, lr: f32, loss_scale: f32 },
@@ -37,16 +37,16 @@ pub(super) struct StateBytes {
     pub(super) parameter: u64,
     /// Which of the parameter's states.
     pub(super) state: u64,
-    /// In the owner's part.
+    /// The first byte, in the owner's part of the state.
     pub(super) start: u64,
     pub(super) length: u64,
 }
 
-/// A command as it travels.
-pub(super) type Encoded = [u64; 5];
+/// A command as it is sent.
+pub(super) type CommandWords = [u64; 5];
 
 impl Command {
-    pub(super) fn encode(self) -> Encoded {
+    pub(super) fn encode(self) -> CommandWords {
         match self {
             Self::Weights => [0; 5],
             Self::Step { step, updates, lr, loss_scale } => {
@@ -64,8 +64,8 @@ impl Command {
         }
     }
 
-    /// Panics on what no root sends.
-    pub(super) fn decode(encoded: Encoded) -> Self {
+    /// Panics on anything that [`encode`](Self::encode) does not produce.
+    pub(super) fn decode(encoded: CommandWords) -> Self {
         let number = |bits: u64| f32::from_bits(bits as u32);
         match encoded {
             [0, ..] => Self::Weights,
@@ -98,8 +98,8 @@ impl Owners {
         Self { ranges: Share::all_ranges(ranks, parameters, &optimizer), optimizer }
     }
 
-    /// Cuts bytes of a state at the borders of shards: the owner, where its part of them begins in
-    /// its own tensor, and where in `bytes`.
+    /// Splits bytes of a state at the borders of shards. Each part has its owner, the offset in the
+    /// owner's tensor, and the range in `bytes`.
     pub(super) fn parts(
         &self,
         parameter: (usize, &Parameter),
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_arrives_as_it_was_sent() {
+    fn a_command_survives_encoding() {
         let bytes = StateBytes { parameter: 3, state: 1, start: 1 << 40, length: 77 };
         for command in [
             Command::Weights,

@@ -1,5 +1,5 @@
-//! First weights, from counters: a function of (seed, parameter, element), so that they do not
-//! depend on who fills them or in which pieces.
+//! Initial weights from a counter-based generator: a function of (seed, parameter, element),
+//! independent of the thread that fills them and of the pieces they are filled in.
 
 use std::{
     f64::consts::TAU,
@@ -14,7 +14,7 @@ use fitgpt_plan::{
 
 use crate::data::counter;
 
-/// Keeps the draws of weights apart from those of data.
+/// Separates the random numbers of weights from those of data.
 const STREAM: u64 = 0x696e_6974;
 
 /// Draws all of a model's weights. A program's first tensors are its parameters.
@@ -24,7 +24,7 @@ pub fn weights(
     parameters: &[Parameter],
     seed: u64,
 ) -> Result<(), BackendError> {
-    /// Elements drawn at a time; even, because normals come in pairs.
+    /// Elements drawn at a time; even, because normals are drawn in pairs.
     const PIECE: usize = 1 << 20;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let mut values = vec![0f32; PIECE];
@@ -59,8 +59,8 @@ pub fn rotary(
     Ok(())
 }
 
-/// [`fill`] on as many threads as the system gives. The arena is allocated already, and a limit
-/// just above the plan may refuse a thread: then fewer do the work.
+/// [`fill`] on as many threads as the system allows. The arena is already allocated, so a memory
+/// limit just above the plan may refuse a thread: then fewer do the work.
 fn fill_together(
     init: Init,
     seed: u64,
@@ -69,7 +69,7 @@ fn fill_together(
     values: &mut [f32],
     workers: usize,
 ) {
-    /// Of a thread; the loop needs hardly any.
+    /// Stack of a thread; the loop needs hardly any.
     const STACK_BYTES: usize = 128 << 10;
     let part = values.len().div_ceil(workers).next_multiple_of(2);
     let parts: Vec<_> = (0..)
@@ -94,7 +94,7 @@ fn fill_together(
     });
 }
 
-/// Fills `values`, which are the elements from `start` on of parameter `index`; `start` is even.
+/// Fills `values`, the elements of parameter `index` from `start`, which is even.
 pub fn fill(init: Init, seed: u64, index: u64, start: u64, values: &mut [f32]) {
     assert!(start.is_multiple_of(2), "normals are drawn in pairs");
     match init {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn normals_have_their_moments() {
+    fn normals_have_the_expected_mean_and_deviation() {
         let mut values = vec![0.0; 100_000];
         fill(Init::Normal { std: 0.02 }, 1337, 3, 0, &mut values);
         let n = values.len() as f64;

@@ -1,14 +1,14 @@
-//! The sum over lanes: gradients of all lanes added up in their order, on whichever ranks they are.
+//! The sum over lanes: adds up the gradients of all lanes in lane order, for any number of ranks.
 //!
-//! A lane is a part of a step whose gradients are summed by themselves. Rank r runs lanes r, r + R,
-//! r + 2R, … one after the other. After each round of R lanes, the owner of a piece of the gradient
-//! receives that piece from every other rank and adds the lanes to its running total in lane
-//! order, beginning with lane 0 itself. The order of additions is therefore a property of the
-//! training run: it depends on the number of lanes, never on the number of ranks.
+//! A lane is a part of a step whose gradients are summed separately. Rank r runs lanes r, r + R, r
+//! + 2R, … one after the other. After each round of R lanes, the owner of a piece of the gradient
+//! receives that piece from every other rank and adds the lanes to its running total in lane order,
+//! beginning with lane 0 itself. The order of additions is therefore a property of the training
+//! run: it depends on the number of lanes, never on the number of ranks.
 //!
 //! A gradient is sent as soon as the last micro-batch of a lane has finished with it, while the
 //! backward pass goes on to earlier layers ([`LaneSum::progress`]). So messages are in the order in
-//! which the backward pass finishes gradients, and at most [`IN_FLIGHT`] exchanges are on their way.
+//! which the backward pass finishes gradients, and at most [`IN_FLIGHT`] exchanges are pending.
 //!
 //! A message holds pieces of at most [`message_elements`] elements. All buffers are allocated
 //! before the first step and are part of the plan ([`buffer_bytes`]).
@@ -24,22 +24,20 @@ use fitgpt_plan::{
     units::{Bytes, TensorId},
 };
 
-use crate::ranks::{Exchange, Parcel, ROOT, Ranks};
+use crate::ranks::{Exchange, ROOT, RankMessage, Ranks};
 
-/// What all buffers together take, unless there are so many ranks that their smallest messages
-/// take more.
+/// The size of all buffers, unless there are so many ranks that their smallest messages take more.
 const BUFFER_BYTES: u64 = 16 << 20;
 
-/// How many exchanges are on their way at a time: the next one begins while the last one is added
-/// up.
+/// How many exchanges are pending at a time: the next one starts while the last one is added up.
 const IN_FLIGHT: u64 = 2;
 
 /// `0` sends gradients only after the backward pass, to measure what overlapping gains.
 const OVERLAP_VARIABLE: &str = "FITGPT_OVERLAP";
 
-/// Elements of a message: whole blocks, so that the squares of a block are never in two messages.
-/// Each exchange has a message to and from every other rank; four more messages are this rank's
-/// part, the sum, zeros, and the copy of a message that is not posted.
+/// Elements of a message: whole blocks, so that a block is never split between two messages. Each
+/// exchange has a message to and from every other rank; four more buffers of this size hold this
+/// rank's part, the sum, zeros, and the copy of a message that is not posted.
 fn message_elements(ranks: u64) -> u64 {
     let elements = BUFFER_BYTES / 4 / (2 * IN_FLIGHT * ranks);
     (elements / SHARD_BLOCK).max(1) * SHARD_BLOCK
@@ -63,14 +61,14 @@ pub fn buffer_bytes(training: &Training, parameters: &[Parameter]) -> Bytes {
 
 /// Which tensors of the parameters a message is read from or written to.
 #[derive(Clone, Copy)]
-enum Of {
+enum LaneTensors {
     Weights,
     Gradients,
-    /// Of earlier lanes.
+    /// The sums of earlier lanes.
     Totals,
 }
 
-/// Consecutive elements of one parameter, from a multiple of [`SHARD_BLOCK`] on.
+/// Consecutive elements of one parameter, starting at a multiple of [`SHARD_BLOCK`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     parameter: usize,
@@ -78,23 +76,23 @@ struct Piece {
     length: usize,
 }
 
-/// Pieces that travel together.
-type Message = Vec<Piece>;
+/// Pieces that are sent together.
+type PieceGroup = Vec<Piece>;
 
 fn length(message: &[Piece]) -> usize {
     message.iter().map(|piece| piece.length).sum()
 }
 
 /// The messages of some elements of each parameter, in this order of parameters.
-fn messages(ranges: &[Range<u64>], order: &[usize], most: u64) -> Vec<Message> {
-    let mut list: Vec<Message> = Vec::new();
+fn messages(ranges: &[Range<u64>], order: &[usize], most: u64) -> Vec<PieceGroup> {
+    let mut list: Vec<PieceGroup> = Vec::new();
     let mut free = 0;
     for parameter in order.iter().copied() {
         let range = &ranges[parameter];
         let mut start = range.start;
         while start < range.end {
             let left = range.end - start;
-            // Only the end of a parameter is not the end of a block.
+            // A piece ends at the end of a block or of the parameter.
             let taken = if left <= free { left } else { free / SHARD_BLOCK * SHARD_BLOCK };
             if taken == 0 {
                 list.push(Vec::new());
@@ -123,11 +121,10 @@ fn completions(program: &Program, state: &TrainingState) -> Vec<usize> {
 
 /// Every exchange of gradients: messages to the owners of shards.
 pub(super) struct Schedule {
-    /// The messages of each rank's shard; the first of every rank are exchanged together, then the
-    /// second ones.
-    shards: Vec<Vec<Message>>,
-    /// How many ops have ended when the gradients of each exchange are complete; never fewer than
-    /// for the one before.
+    /// The messages of each rank's shard; the first messages of all ranks are exchanged together,
+    /// then the second ones.
+    shards: Vec<Vec<PieceGroup>>,
+    /// How many ops have ended when the gradients of each exchange are complete; never decreases.
     pub(super) complete: Vec<usize>,
 }
 
@@ -165,8 +162,8 @@ impl Schedule {
     }
 }
 
-/// Whether a round of lanes is the first or the last of a step; with as many lanes as ranks it is
-/// both.
+/// Whether a round of lanes is the first or the last of a step; both, if there are as many lanes as
+/// ranks.
 #[derive(Clone, Copy)]
 pub(super) struct Round {
     pub(super) is_first: bool,
@@ -179,10 +176,10 @@ pub(super) struct LaneSum {
     schedule: Schedule,
     /// For each rank, the blocks of its shard in `squares`.
     blocks: Vec<Vec<Range<usize>>>,
-    /// The block that each parameter begins with.
+    /// The first block of each parameter.
     first_block: Vec<usize>,
     squares: Vec<f64>,
-    /// Exchanges that are not on their way.
+    /// Exchanges that are not pending.
     idle: Vec<Exchange>,
     own: Vec<f32>,
     sum: Vec<f32>,
@@ -194,7 +191,7 @@ pub(super) struct LaneSum {
 }
 
 impl LaneSum {
-    /// Allocates all buffers; `None` if there is one lane only. `program` is the training step.
+    /// Allocates all buffers; `None` if there is only one lane. `program` is the training step.
     pub(super) fn new(
         ranks: Rc<Ranks>,
         training: &Training,
@@ -223,8 +220,9 @@ impl LaneSum {
             first_block.iter().zip(ranges).map(blocks).collect()
         };
         let most = message_elements(ranks.count() as u64) as usize;
-        let parcels = || ranks.others().map(|rank| Parcel::with_capacity(rank, 4 * most)).collect();
-        let idle = (0..IN_FLIGHT).map(|_| Exchange { sends: parcels(), receives: parcels() });
+        let messages =
+            || ranks.others().map(|rank| RankMessage::with_capacity(rank, 4 * most)).collect();
+        let idle = (0..IN_FLIGHT).map(|_| Exchange { sends: messages(), receives: messages() });
         Some(Self {
             idle: idle.collect(),
             own: vec![0.0; most],
@@ -241,15 +239,15 @@ impl LaneSum {
         })
     }
 
-    /// After how many ops of a lane's last micro-batch [`LaneSum::progress`] may have something to
-    /// do for the first time; `None` if everything waits for the end of the micro-batch.
+    /// The number of ops of a lane's last micro-batch after which [`LaneSum::progress`] first has
+    /// something to do; `None` if everything is sent at the end of the micro-batch.
     pub(super) fn first_complete(&self) -> Option<usize> {
         let is_worth_it = self.overlaps && self.ranks.count() > 1;
         self.schedule.complete.first().copied().filter(|_| is_worth_it)
     }
 
-    /// Sends gradients that are complete after `ended` ops, as far as there are buffers, and adds
-    /// what has arrived. Waits for nobody.
+    /// Sends the gradients that are complete after `ended` ops, as far as there are free buffers,
+    /// and adds what has arrived. Never waits.
     pub(super) fn progress(
         &mut self,
         backend: &mut dyn Backend,
@@ -270,9 +268,9 @@ impl LaneSum {
         Ok(())
     }
 
-    /// Adds the gradients of one round of lanes, one of each rank, to what earlier rounds have
-    /// left. All gradients are zero afterwards; after the last round, this rank's shard is the sum
-    /// over all lanes, and its squares are known.
+    /// Adds the gradients of one round of lanes, one per rank, to the totals of earlier rounds.
+    /// Then all gradients are zero; after the last round, this rank's shard is the sum over all
+    /// lanes, and the sums of its squares are known.
     pub(super) fn finish(
         &mut self,
         backend: &mut dyn Backend,
@@ -290,7 +288,7 @@ impl LaneSum {
         Ok(())
     }
 
-    /// Begins the next exchange. What is sent becomes zero here.
+    /// Starts the next exchange, and zeroes the gradients that were sent.
     fn post(
         &mut self,
         backend: &mut dyn Backend,
@@ -298,14 +296,14 @@ impl LaneSum {
         mut exchange: Exchange,
     ) -> Result<(), BackendError> {
         let at = self.n_posted;
-        for parcel in &mut exchange.sends {
-            let message = self.schedule.message(parcel.rank, at);
-            parcel.resize(4 * length(message));
-            read(backend, state, Of::Gradients, message, parcel.floats_mut())?;
-            write(backend, state, Of::Gradients, message, &self.zeros)?;
+        for outgoing in &mut exchange.sends {
+            let message = self.schedule.message(outgoing.rank, at);
+            outgoing.resize(4 * length(message));
+            read(backend, state, LaneTensors::Gradients, message, outgoing.floats_mut())?;
+            write(backend, state, LaneTensors::Gradients, message, &self.zeros)?;
         }
         let own = self.schedule.bytes(self.ranks.rank(), at);
-        exchange.receives.iter_mut().for_each(|parcel| parcel.resize(own));
+        exchange.receives.iter_mut().for_each(|message| message.resize(own));
         self.ranks.post(exchange);
         self.n_posted += 1;
         Ok(())
@@ -324,9 +322,9 @@ impl LaneSum {
         self.n_added += 1;
         let length = length(message);
         let (own, sum) = (&mut self.own[..length], &mut self.sum[..length]);
-        read(backend, state, Of::Gradients, message, own)?;
+        read(backend, state, LaneTensors::Gradients, message, own)?;
         if !round.is_first {
-            read(backend, state, Of::Totals, message, sum)?;
+            read(backend, state, LaneTensors::Totals, message, sum)?;
         }
         let mut received = exchange.receives.iter();
         for rank in 0..self.ranks.count() {
@@ -342,7 +340,7 @@ impl LaneSum {
             }
         }
         if round.is_last {
-            write(backend, state, Of::Gradients, message, sum)?;
+            write(backend, state, LaneTensors::Gradients, message, sum)?;
             let mut rest = &*sum;
             for piece in message {
                 let values;
@@ -353,8 +351,8 @@ impl LaneSum {
                 self.squares[first..].iter_mut().zip(sums).for_each(|(to, sum)| *to = sum);
             }
         } else {
-            write(backend, state, Of::Totals, message, sum)?;
-            write(backend, state, Of::Gradients, message, &self.zeros)?;
+            write(backend, state, LaneTensors::Totals, message, sum)?;
+            write(backend, state, LaneTensors::Gradients, message, &self.zeros)?;
         }
         self.idle.push(exchange);
         Ok(())
@@ -407,21 +405,21 @@ impl LaneSum {
             {
                 let message = schedule.message(ranks.rank(), n_posted);
                 let values = &mut own[..length(message)];
-                read(backend, state, Of::Weights, message, values)?;
-                for parcel in &mut exchange.sends {
-                    parcel.resize(4 * values.len());
-                    parcel.floats_mut().copy_from_slice(values);
+                read(backend, state, LaneTensors::Weights, message, values)?;
+                for message in &mut exchange.sends {
+                    message.resize(4 * values.len());
+                    message.floats_mut().copy_from_slice(values);
                 }
-                for parcel in &mut exchange.receives {
-                    parcel.resize(schedule.bytes(parcel.rank, n_posted));
+                for message in &mut exchange.receives {
+                    message.resize(schedule.bytes(message.rank, n_posted));
                 }
                 ranks.post(exchange);
                 n_posted += 1;
             }
             let exchange = ranks.collect();
-            for parcel in &exchange.receives {
-                let message = schedule.message(parcel.rank, at);
-                write(backend, state, Of::Weights, message, parcel.floats())?;
+            for incoming in &exchange.receives {
+                let message = schedule.message(incoming.rank, at);
+                write(backend, state, LaneTensors::Weights, message, incoming.floats())?;
             }
             idle.push(exchange);
         }
@@ -437,31 +435,31 @@ impl LaneSum {
         for message in self.schedule.shards.iter().flatten() {
             let values = &mut self.own[..length(message)];
             if self.ranks.is_root() {
-                read(backend, state, Of::Weights, message, values)?;
+                read(backend, state, LaneTensors::Weights, message, values)?;
                 let bytes: &[u8] = bytemuck::cast_slice(values);
                 let sends: Vec<_> = self.ranks.others().map(|rank| (rank, bytes)).collect();
                 self.ranks.exchange(&sends, Vec::new());
             } else {
                 self.ranks.receive(ROOT, bytemuck::cast_slice_mut(values));
-                write(backend, state, Of::Weights, message, values)?;
+                write(backend, state, LaneTensors::Weights, message, values)?;
             }
         }
         Ok(())
     }
 
-    /// Bytes for the host's own use between steps.
+    /// Scratch bytes for the host between steps.
     pub(super) fn staging(&mut self) -> &mut [u8] {
         bytemuck::cast_slice_mut(&mut self.own)
     }
 }
 
-/// A piece's tensor, and the byte in it at which the piece begins.
-fn location(state: &TrainingState, of: Of, piece: &Piece) -> (TensorId, Bytes) {
+/// A piece's tensor, and the piece's first byte in it.
+fn location(state: &TrainingState, of: LaneTensors, piece: &Piece) -> (TensorId, Bytes) {
     let parameter = &state.parameters[piece.parameter];
     let (tensor, first) = match of {
-        Of::Weights => (parameter.weight, piece.start),
-        Of::Gradients => (parameter.gradient, piece.start),
-        Of::Totals => {
+        LaneTensors::Weights => (parameter.weight, piece.start),
+        LaneTensors::Gradients => (parameter.gradient, piece.start),
+        LaneTensors::Totals => {
             let total = parameter.total.expect("lanes that take turns have totals");
             (total, piece.start - parameter.owned.start)
         }
@@ -472,7 +470,7 @@ fn location(state: &TrainingState, of: Of, piece: &Piece) -> (TensorId, Bytes) {
 fn read(
     backend: &mut dyn Backend,
     state: &TrainingState,
-    of: Of,
+    of: LaneTensors,
     message: &[Piece],
     mut values: &mut [f32],
 ) -> Result<(), BackendError> {
@@ -488,7 +486,7 @@ fn read(
 fn write(
     backend: &mut dyn Backend,
     state: &TrainingState,
-    of: Of,
+    of: LaneTensors,
     message: &[Piece],
     mut values: &[f32],
 ) -> Result<(), BackendError> {

@@ -1,11 +1,11 @@
-//! The time that ranks spend on messages, before anything is rented: bytes of a step over the rate
-//! of a network.
+//! An estimate of the time that ranks spend on messages: the bytes of a step divided by the rate of
+//! a network.
 //!
-//! Counted are the gradients of each round of lanes and the updated weights, in the exchanges of
-//! [`super::lanes`]. An exchange begins when the last micro-batch of the lane has finished with its
-//! gradients and the exchange before it has ended; what lasts longer than the micro-batch is exposed,
-//! and so are the weights. Ops are assumed to take time in proportion to their arithmetic. Not counted:
-//! latency, copies between a card and its host, and the additions.
+//! It counts the gradients of each round of lanes and the updated weights, in the exchanges of
+//! [`super::lanes`]. An exchange starts when the last micro-batch of the lane has finished with its
+//! gradients and the previous exchange has ended; time after the end of the micro-batch is exposed,
+//! and so is the time of the weights. Ops are assumed to take time in proportion to their FLOPs.
+//! Not counted: latency, copies between a card and its host, and the additions.
 
 use std::str::FromStr;
 
@@ -25,7 +25,7 @@ pub struct NetworkRate {
     pub bits_per_s: f64,
 }
 
-/// Not a rate such as `10Gb`.
+/// A text that is not a rate such as `10Gb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a network's rate is a number with Mb or Gb, bits per second: 10Gb")]
 pub struct NotARate;
@@ -55,9 +55,10 @@ pub struct StepTraffic {
     pub received_bytes: u64,
     /// The time of all messages.
     pub transfer_s: f64,
-    /// The part of it in which nothing is computed, `[low, high]`, if the time to compute is known.
+    /// The part of it that does not overlap with computation, `[low, high]`, if the compute time is
+    /// known.
     pub exposed_s: Option<[f64; 2]>,
-    /// The share of a step that computes, `[low, high]`, if the time to compute is known.
+    /// The share of a step that is computation, `[low, high]`, if the compute time is known.
     pub efficiency: Option<[f64; 2]>,
 }
 
@@ -74,8 +75,8 @@ impl StepTraffic {
         let rounds = training.lanes / u64::from(ranks);
 
         let bytes = |rank: usize, at| schedule.bytes(rank, at) as u64;
-        // The gradients of others' shards go out, the own one comes in from everybody; the weights
-        // the other way.
+        // Gradients of other ranks' shards are sent, those of the own shard are received from every
+        // other rank; for weights it is the opposite.
         let exchange = |at| {
             let everybody = u64::from(ranks - 1) * bytes(rank as usize, at);
             let all: u64 = (0..ranks as usize).map(|rank| bytes(rank, at)).sum();
@@ -87,7 +88,7 @@ impl StepTraffic {
         let seconds =
             |[sent, received]: [u64; 2]| 8.0 * sent.max(received) as f64 / rate.bits_per_s;
         let gradients_s: f64 = exchanges.iter().copied().map(seconds).sum();
-        let weights_s = gradients_s; // the same messages, the other way
+        let weights_s = gradients_s; // the same messages in the opposite direction
 
         let all_flops = program.flops().max(1) as f64;
         let mut flops = 0;
@@ -111,7 +112,7 @@ impl StepTraffic {
             sent_bytes: rounds * others + everybody,
             received_bytes: rounds * everybody + others,
             transfer_s: rounds as f64 * gradients_s + weights_s,
-            // The more there is to compute, the more is hidden.
+            // The longer the computation, the more of the transfer is hidden.
             exposed_s: compute_s.map(|[low, high]| [exposed(high), exposed(low)]),
             efficiency: compute_s.map(|seconds| seconds.map(efficiency)),
         }

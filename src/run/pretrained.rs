@@ -1,9 +1,9 @@
-//! Weights to begin from: a folder of `transformers`, by its path or by its name on the hub, or
-//! nanoGPT's `ckpt.pt`.
+//! Weights to start from: a folder in the format of `transformers`, given by its path or by its
+//! name on the hub, or nanoGPT's `ckpt.pt`.
 //!
-//! Nothing is downloaded here. A name is looked up in the cache of Hugging Face's tools: weights on
-//! this machine are found, others are named with the flag that downloads them. To
-//! plan, `config.json` is enough, and for a published model its row in the table.
+//! Nothing is downloaded here. A name is looked up in the cache of Hugging Face's tools; if it is
+//! not there, the error names the flag that downloads it. A plan needs only `config.json`, or for a
+//! published model its row in the table.
 
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ use crate::{
 
 /// There are no such weights on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotHere {
+pub struct MissingWeights {
     /// Every folder that was tried.
     pub looked_at: Vec<PathBuf>,
     /// The repository that could be downloaded, if a name was asked for and not a path.
@@ -32,35 +32,35 @@ pub struct NotHere {
 
 /// Why the model that `init_from` names is unknown.
 #[derive(Debug)]
-pub enum Unknown {
+pub enum UnknownModel {
     /// No such folder, and no such name.
-    NotHere(NotHere),
+    Missing(MissingWeights),
     /// A folder whose model is not supported, or whose `config.json` is damaged.
     Folder(CheckpointError),
     /// A published model that is not supported.
     Published(FamilyError),
 }
 
-/// The model of the weights that `init_from` names, and where it is described.
-pub fn describe(init_from: &str) -> Result<(Description, String), Unknown> {
+/// The model of the weights that `init_from` names, and the source of its description.
+pub fn describe(init_from: &str) -> Result<(Description, String), UnknownModel> {
     let not_here = match find_with(init_from, has_config) {
         Ok(folder) => {
-            let described = checkpoint::describe(&folder).map_err(Unknown::Folder)?;
+            let described = checkpoint::describe(&folder).map_err(UnknownModel::Folder)?;
             return Ok((described, folder.display().to_string()));
         }
         Err(not_here) => not_here,
     };
-    let row = published::named(init_from).ok_or(Unknown::NotHere(not_here))?;
-    let described = Description::of_published(row).map_err(Unknown::Published)?;
+    let row = published::named(init_from).ok_or(UnknownModel::Missing(not_here))?;
+    let described = Description::of_published(row).map_err(UnknownModel::Published)?;
     Ok((described, row.id.to_owned()))
 }
 
 /// The folder of the weights that `init_from` names, or nanoGPT's file.
-pub fn find(init_from: &str) -> Result<PathBuf, NotHere> {
+pub fn find(init_from: &str) -> Result<PathBuf, MissingWeights> {
     find_with(init_from, is_whole)
 }
 
-fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, NotHere> {
+fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, MissingWeights> {
     let folder = PathBuf::from(init_from);
     if !InitFrom::is_nanogpt(init_from) && folder.is_file() {
         return Ok(folder);
@@ -70,7 +70,7 @@ fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, N
         return Ok(folder);
     }
     if is_folder || !is_name(init_from) {
-        return Err(NotHere { looked_at: vec![folder], repository: None });
+        return Err(MissingWeights { looked_at: vec![folder], repository: None });
     }
     let cache = hub_cache(&|name| env::var_os(name).map(PathBuf::from));
     find_published(init_from, &cache, is_wanted).map_err(|mut not_here| {
@@ -89,15 +89,15 @@ pub(crate) fn is_name(text: &str) -> bool {
     parts.clone().count() <= 2 && parts.all(all)
 }
 
-/// Whose GPT-2 is at Hugging Face.
+/// The owner of GPT-2 on the hub.
 const OWNER: &str = "openai-community";
 
-/// The newest whole snapshot of `name` in a cache, or the one that its `main` is at.
+/// The snapshot of `name` in a cache that its `main` refers to, else the newest complete one.
 fn find_published(
     name: &str,
     cache: &Path,
     is_wanted: fn(&Path) -> bool,
-) -> Result<PathBuf, NotHere> {
+) -> Result<PathBuf, MissingWeights> {
     let repositories = match name.split_once('/') {
         Some((owner, name)) => vec![format!("{owner}/{name}")],
         None => vec![format!("{OWNER}/{name}"), name.to_owned()],
@@ -120,11 +120,11 @@ fn find_published(
         }
         looked_at.push(snapshots);
     }
-    Err(NotHere { looked_at, repository: repositories.into_iter().next() })
+    Err(MissingWeights { looked_at, repository: repositories.into_iter().next() })
 }
 
-/// Whether a folder holds a model: its description and its weights, in one file or several. A
-/// snapshot may hold a tokenizer alone.
+/// Whether a folder has a complete model: its description and its weights, in one file or several.
+/// A snapshot may have only a tokenizer.
 fn is_whole(folder: &Path) -> bool {
     let others = [INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE];
     let has_weights =
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_where_the_variables_of_hugging_face_say() {
+    fn the_cache_follows_the_variables_of_hugging_face() {
         let caches = |set: &'static [(&str, &str)]| {
             hub_cache(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| PathBuf::from(v)))
         };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_under_either_of_its_owners_and_only_whole() {
+    fn a_name_is_found_under_either_owner_and_only_if_complete() {
         let cache = tempfile::tempdir().unwrap();
         let snapshots = cache.path().join("models--gpt2/snapshots");
         fs::create_dir_all(snapshots.join("aaa")).unwrap();

@@ -1,4 +1,4 @@
-//! What a person sees during a run: nanoGPT's log lines, and a progress line that is overwritten.
+//! The output of a run in a terminal: nanoGPT's log lines, and a progress line that is overwritten.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use fitgpt_plan::{config::Config, model::Model, units::Bytes};
 use super::schedule;
 use crate::{terminal, words::train as words};
 
-/// nanoGPT measures by the bfloat16 peak of an A100; people's scripts compare by it.
+/// The bfloat16 peak of an A100, to which nanoGPT relates its `mfu`.
 const A100_FLOPS: f64 = 312e12;
 
 /// How often the progress line is overwritten.
@@ -16,7 +16,8 @@ const REFRESH: Duration = Duration::from_millis(200);
 /// A run that takes longer than this is announced at the start.
 const LONG: Duration = Duration::from_hours(24);
 
-/// The assumed rate of one thread for the estimate before the first step; printed with it. A Zen 3 core did 60 in steps of the 124M model.
+/// The assumed rate of one thread for the estimate before the first step; printed with it. A Zen 3
+/// core did 60 in steps of the 124M model.
 const GFLOPS_PER_THREAD: f64 = 50.0;
 
 /// Times of a run, and when they were last shown.
@@ -46,7 +47,7 @@ pub enum LogStream {
 }
 
 impl RunProgress {
-    /// At the start of a run.
+    /// The state at the start of a run.
     pub fn new(config: &Config, model: &Model, arena: Bytes, lines: LogStream) -> Self {
         let tokens = config.effective_batch().tokens as f64;
         Self {
@@ -75,7 +76,7 @@ impl RunProgress {
         self.config.effective_batch().tokens as f64 / seconds
     }
 
-    /// Warns before the first step if the run will be long, judging by its work alone.
+    /// Warns before the first step if the run will be long, judging by its FLOPs.
     pub fn warn_if_long(&self, step: u64, threads: usize) {
         let work = self.work_from(step);
         let seconds = work / (GFLOPS_PER_THREAD * 1e9 * threads as f64);
@@ -86,8 +87,8 @@ impl RunProgress {
         }
     }
 
-    /// Floating-point operations from `step` to the end, evaluations included: a forward pass
-    /// is a third of a step's.
+    /// Floating-point operations from `step` to the end, including evaluations: a forward pass is a
+    /// third of a step.
     fn work_from(&self, step: u64) -> f64 {
         let config = &self.config;
         let evaluations = schedule::evaluations_from(config, step);
@@ -104,7 +105,7 @@ impl RunProgress {
 
     /// One step is done; every `log_interval` prints nanoGPT's line.
     pub fn stepped(&mut self, step: u64, loss: f64, seconds: f64) {
-        // The first step also wakes threads and caches: it would spoil the estimate.
+        // The first step also starts threads and warms caches: it would spoil the estimate.
         if self.steps == 1 {
             self.step_seconds = seconds;
         }
@@ -163,7 +164,7 @@ impl RunProgress {
         }
     }
 
-    /// Time left for the whole run, evaluations included.
+    /// Time left for the whole run, including evaluations.
     fn left(&self, step: u64) -> Duration {
         let steps = self.config.max_iters().saturating_sub(step);
         let evaluations = schedule::evaluations_from(&self.config, step + 1);
@@ -186,8 +187,8 @@ impl RunProgress {
     }
 }
 
-/// Work of one token, forward and backward, as nanoGPT counts it: 6N + 12·L·C·T, where N leaves
-/// the position embedding out.
+/// FLOPs of one token, forward and backward, as nanoGPT counts them: 6N + 12·L·C·T, where N
+/// excludes the position embedding.
 pub fn model_flops_per_token(model: &Model, seq: u32) -> f64 {
     let positions = u64::from(model.block) * u64::from(model.channels);
     let parameters = (model.parameter_count() - positions) as f64;

@@ -1,9 +1,9 @@
 //! Sampling: continues a prompt, all samples decoded as one batch.
 //!
-//! A prompt is prefilled once a sequence, then every token costs one run of the decode
-//! program against the cache. Past `block_size` nanoGPT moves its window by one and numbers
-//! the positions again, which invalidates a cache: we prefill again from the last half block, or,
-//! with [`Window::Exact`], recompute the whole window for every token as nanoGPT does.
+//! A prompt is prefilled once per sequence, then every token takes one run of the decode program
+//! with the KV cache. Past `block_size` nanoGPT moves its window by one and renumbers the
+//! positions, which invalidates a cache: we prefill again from the last half block, or, with
+//! [`ContextWindow::Exact`], recompute the whole window for every token as nanoGPT does.
 
 use fitgpt_exec::{Arguments, Backend, BackendError};
 use fitgpt_plan::{
@@ -22,28 +22,28 @@ use crate::{
 
 /// What happens past `block_size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    /// The cache begins again from the last half block.
+pub enum ContextWindow {
+    /// The cache is refilled from the last half block.
     Half,
-    /// The last whole block, recomputed for every token.
+    /// The last whole block is recomputed for every token.
     Exact,
 }
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// 0 takes the likeliest.
+    /// 0 chooses the likeliest.
     pub temperature: f64,
-    /// Among how many of the likeliest; 0 for all.
+    /// Choose among this many of the likeliest; 0 for all.
     pub top_k: usize,
-    /// Among the likeliest that together have this probability.
+    /// Choose among the likeliest that together have this probability.
     pub top_p: f64,
-    /// Keys the draws.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Choice {
-    /// As the config says.
+    /// From the config's keys.
     pub fn new(config: &Config) -> Self {
         Self {
             temperature: config.temperature(),
@@ -64,7 +64,7 @@ impl Choice {
     ) -> u32 {
         ranked.clear();
         ranked.extend(logits.iter().copied().zip(0..));
-        // Equal scores by id, so that the order is one.
+        // Equal scores are ordered by id, so that the order is unique.
         let by_score = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         if self.temperature == 0.0 {
             return ranked.iter().min_by(|a, b| by_score(a, b)).map_or(0, |(_, id)| *id);
@@ -98,10 +98,10 @@ impl Choice {
     }
 }
 
-/// Keeps the draws of samples apart from those of data and weights.
+/// Separates the random numbers of samples from those of data and weights.
 const STREAM: u64 = 0x7361_6d70;
 
-/// Texts being written, in the memory of some backend: of sampling alone, or of a training run.
+/// Texts being generated, in the memory of a backend for sampling only or of a training run.
 pub struct Continuation {
     prefill: usize,
     decode: usize,
@@ -109,7 +109,7 @@ pub struct Continuation {
     cache_bytes: Bytes, // of one tensor
     block: usize,
     vocab: usize,
-    window: Window,
+    window: ContextWindow,
     texts: Vec<Vec<u32>>, // the prompt and all that follows, by sample
     cached: usize,        // tokens of each text that the cache holds
     logits: Vec<f32>,     // by sample
@@ -117,14 +117,14 @@ pub struct Continuation {
 }
 
 impl Continuation {
-    /// Of `samples` sequences of `model`; `caches` hold the keys and values of all of them.
+    /// Generates `samples` sequences of `model`; `caches` hold the keys and values of all of them.
     fn new(
         (prefill, decode): (usize, usize),
         caches: &[[TensorId; 2]],
         cache_bytes: Bytes,
         model: &Model,
         samples: u64,
-        window: Window,
+        window: ContextWindow,
     ) -> Self {
         Self {
             prefill,
@@ -141,16 +141,16 @@ impl Continuation {
         }
     }
 
-    /// Of the sequences that a training run samples; `None` if it samples none.
+    /// Generates the sequences that a training run samples; `None` if it samples none.
     pub fn in_training(model: &Model, training: &Training, state: &TrainingState) -> Option<Self> {
         let first = state.caches.first()?[0];
         let cache_bytes = state.tensors[first.index()].bytes();
         let programs = (PREFILL_IN_TRAINING, DECODE_IN_TRAINING);
         let samples = training.sampled;
-        Some(Self::new(programs, &state.caches, cache_bytes, model, samples, Window::Half))
+        Some(Self::new(programs, &state.caches, cache_bytes, model, samples, ContextWindow::Half))
     }
 
-    /// Begins every sample with `prompt`, which is not empty.
+    /// Starts every sample with `prompt`, which is not empty.
     pub fn begin(&mut self, backend: &mut dyn Backend, prompt: &[u32]) -> Result<(), RunError> {
         assert!(!prompt.is_empty(), "there is something to continue");
         for text in &mut self.texts {
@@ -160,8 +160,8 @@ impl Continuation {
         self.refill(backend, prompt.len().saturating_sub(self.block))
     }
 
-    /// Adds one token to every sample; the first one's is returned. `first_sample` is the
-    /// number of the first among all that are made.
+    /// Adds one token to every sample, and returns that of the first one. `first_sample` is its
+    /// number among all samples of the command.
     pub fn choose(
         &mut self,
         choice: &Choice,
@@ -181,10 +181,10 @@ impl Continuation {
         &self.texts
     }
 
-    /// Makes the scores of the token after the last.
+    /// Computes the logits of the next token.
     pub fn advance(&mut self, backend: &mut dyn Backend) -> Result<(), RunError> {
         let length = self.texts[0].len();
-        if self.window == Window::Exact {
+        if self.window == ContextWindow::Exact {
             return self.refill(backend, length.saturating_sub(self.block));
         }
         if self.cached == self.block {
@@ -215,8 +215,8 @@ impl Continuation {
             let row = &mut self.logits[sample * self.vocab..][..self.vocab];
             let bytes = bytemuck::cast_slice_mut(row);
             backend.read(self.prefill, output, Bytes::ZERO, bytes)?;
-            // All prompts are one: the cache of the first serves the others.
-            if is_alike && self.texts.len() > 1 && self.window == Window::Half {
+            // All prompts are equal: copy the cache of the first sample to the others.
+            if is_alike && self.texts.len() > 1 && self.window == ContextWindow::Half {
                 self.share_first_cache(backend)?;
                 break;
             }
@@ -224,14 +224,14 @@ impl Continuation {
         Ok(())
     }
 
-    /// Copies the first sample's cache and scores to the others.
+    /// Copies the first sample's cache and logits to the others.
     fn share_first_cache(&mut self, backend: &mut dyn Backend) -> Result<(), RunError> {
         let (first, rest) = self.logits.split_at_mut(self.vocab);
         for row in rest.chunks_mut(self.vocab) {
             row.copy_from_slice(first);
         }
         let row_bytes = self.cache_bytes.get() / self.texts.len() as u64;
-        // Only what the prompt filled.
+        // Only the part that the prompt filled.
         let used_bytes = row_bytes / self.block as u64 * self.cached as u64;
         let mut row = vec![0u8; used_bytes as usize];
         for &tensor in self.caches.as_flattened() {
@@ -253,7 +253,7 @@ fn logits_of(backend: &dyn Backend, program: usize) -> TensorId {
     backend.plan().program(program).find("logits").expect("an output")
 }
 
-/// Samples being written, with the memory that they need.
+/// A continuation with its own backend.
 pub struct Sampler {
     backend: Box<dyn Backend>,
     parameters: Vec<Parameter>,
@@ -268,7 +268,7 @@ impl Sampler {
         model: &Model,
         samples: u64,
         activations: DType,
-        window: Window,
+        window: ContextWindow,
     ) -> Result<Self, BackendError> {
         let state = SamplingState::new(model, samples, activations);
         init::rotary(&mut *backend, PREFILL, state.rotary, model)?;
@@ -280,7 +280,7 @@ impl Sampler {
         Ok(Self { backend, parameters, weights, continuation })
     }
 
-    /// Begins every sample with `prompt`, which is not empty.
+    /// Starts every sample with `prompt`, which is not empty.
     pub fn begin(&mut self, prompt: &[u32]) -> Result<(), RunError> {
         self.continuation.begin(&mut *self.backend, prompt)
     }
@@ -300,17 +300,17 @@ impl Sampler {
         self.continuation.texts()
     }
 
-    /// The scores of the next token, by sample.
+    /// The logits of the next token, by sample.
     pub fn logits(&self) -> &[f32] {
         &self.continuation.logits
     }
 
-    /// How often the cache began again.
+    /// How often the cache was refilled.
     pub fn refills(&self) -> u64 {
         self.continuation.refills
     }
 
-    /// Makes the scores of the token after the last.
+    /// Computes the logits of the next token.
     pub fn advance(&mut self) -> Result<(), RunError> {
         self.continuation.advance(&mut *self.backend)
     }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_as_often_as_their_probability_says() {
+    fn tokens_are_drawn_with_their_probability() {
         let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
         let drawn = draws(&PLAIN, &logits);
         for (id, share) in (0..).zip([0.5, 0.3, 0.2]) {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn top_k_and_top_p_leave_the_rest_out() {
+    fn top_k_and_top_p_exclude_the_rest() {
         let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
         let two = Choice { top_k: 2, ..PLAIN };
         assert!(draws(&two, &logits).iter().all(|id| *id < 2));

@@ -1,4 +1,4 @@
-//! When what happens: learning rate, evaluations, samples.
+//! Learning rate, evaluations and samples as functions of the step.
 
 use fitgpt_plan::config::Config;
 
@@ -24,14 +24,13 @@ pub fn evaluates(config: &Config, step: u64) -> bool {
     step.is_multiple_of(config.eval_interval())
 }
 
-/// Whether a sample is drawn before the update of `step`. Not at 0: it would show the first draw of
-/// the weights.
+/// Whether a sample is drawn before the update of `step`. Not at 0: the weights are still random.
 pub fn samples(config: &Config, step: u64) -> bool {
     let interval = config.sample_interval();
     interval > 0 && step > 0 && step.is_multiple_of(interval)
 }
 
-/// How many evaluations lie in `from..=max_iters`.
+/// The number of evaluations in `from..=max_iters`.
 pub fn evaluations_from(config: &Config, from: u64) -> u64 {
     let (interval, last) = (config.eval_interval(), config.max_iters());
     if from > last {
@@ -71,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn without_decay_the_rate_is_the_rate() {
+    fn without_decay_the_rate_is_constant() {
         let config = config(&[("learning_rate", "0.5"), ("decay_lr", "False")]);
         assert!((lr(&config, 0) - 0.5).abs() < 1e-12);
         assert!((lr(&config, 1_000_000) - 0.5).abs() < 1e-12);
     }
 
     #[test]
-    fn samples_are_drawn_every_so_many_steps_but_not_before_the_first() {
+    fn samples_are_drawn_at_the_interval_but_not_before_the_first_step() {
         let every = config(&[("sample_interval", "10")]);
         let drawn: Vec<_> = (0..=30).filter(|step| samples(&every, *step)).collect();
         assert_eq!(drawn, [10, 20, 30]);

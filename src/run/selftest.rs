@@ -1,4 +1,4 @@
-//! First contact with a device: every op compared with the reference, then timed.
+//! The self-test of a device: compares every op with the reference, then times it.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use super::{
     bench::{self, Effort, Measured},
     device::Runner,
     estimate::estimate,
-    setup::Setup,
+    setup::RunSetup,
 };
 
 /// All cases of one op.
@@ -30,9 +30,9 @@ pub struct TestedOp {
     pub types: BTreeSet<&'static str>,
     /// Tensors compared.
     pub tensors: usize,
-    /// The largest error, as a part of the error that is allowed; `None` if it is not finite.
+    /// The largest error, as a fraction of the error that is allowed; `None` if it is not finite.
     pub worst: Option<f64>,
-    /// The wrong tensors, described.
+    /// Descriptions of the wrong tensors.
     pub failures: Vec<String>,
     /// Time and bound, if it was timed.
     pub time: Option<OpTime>,
@@ -43,7 +43,7 @@ pub struct TestedOp {
 pub struct OpTime {
     /// As measured, each op at its fastest.
     pub ms: f64,
-    /// What the card's data sheet allows, if it is known.
+    /// The least time by the card's data sheet, if it is known.
     pub bound_ms: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ pub struct OpTime {
 pub struct SelfTest {
     /// In the order of the suite.
     pub ops: Vec<TestedOp>,
-    /// The error that ended the test before its end.
+    /// The error that ended the test early.
     pub error: Option<String>,
     /// How long it took.
     pub seconds: f64,
@@ -88,7 +88,7 @@ impl SelfTest {
     fn add_times(
         &mut self,
         measured: &Measured,
-        planned: &Setup,
+        planned: &RunSetup,
         precision: Precision,
         rates: Option<&Rates>,
     ) {
@@ -142,7 +142,7 @@ fn time(runner: &Runner, config: &Config, vocab: u32, test: &mut SelfTest) -> Re
         .with("selftest", [("dtype", precision.name().into())])
         .map_err(|error: ConfigError| error.to_string())?;
     let device = runner.device(&config).map_err(|error| error.to_string())?;
-    let planned = Setup::new(&config, vocab, precision, runner, device, runner.overhead())
+    let planned = RunSetup::new(&config, vocab, precision, runner, device, runner.overhead())
         .map_err(|error| error.to_string())?;
     if !planned.report.fits {
         return Ok(());

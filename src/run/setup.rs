@@ -1,4 +1,4 @@
-//! From a config to something that can run: device, plan, report, backend.
+//! From a config to a run that is ready to start: device, plan, report, backend.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ use crate::{
     run::{
         device::{Runner, Unavailable},
         lanes,
-        sample::{Sampler, Window},
+        sample::{ContextWindow, Sampler},
     },
 };
 
@@ -40,12 +40,12 @@ pub enum SetupError {
 
 /// A job with its plan on this machine.
 #[derive(Debug)]
-pub struct Setup {
-    /// What is to be done.
+pub struct RunSetup {
+    /// The work.
     pub job: Job,
-    /// Where every byte of it goes.
+    /// The place of every byte.
     pub plan: VerifiedPlan,
-    /// What `plan` says about it.
+    /// What `plan` prints about it.
     pub report: PlanReport,
     runner: Runner,
 }
@@ -58,9 +58,9 @@ pub fn threads(config: &Config) -> usize {
     }
 }
 
-impl Setup {
-    /// Plans training with the vocabulary that the data has, with `runner`'s kernels and in
-    /// the memory of `device`.
+impl RunSetup {
+    /// Plans training with a vocabulary of `vocab` tokens, for `runner`'s kernels and the memory of
+    /// `device`.
     pub fn new(
         config: &Config,
         vocab: u32,
@@ -72,7 +72,7 @@ impl Setup {
         Self::of_share(config, vocab, precision, runner, device, overhead, Share::WHOLE)
     }
 
-    /// The same for one of several ranks.
+    /// [`new`](Self::new) for one of several ranks.
     pub fn of_share(
         config: &Config,
         vocab: u32,
@@ -102,8 +102,8 @@ impl Setup {
     }
 
     /// The live bytes of a step and an evaluation, op by op.
-    pub fn courses(&self) -> Vec<PhaseTimeline> {
-        // Sampling is forward only and of one sequence: it is never the peak.
+    pub fn timelines(&self) -> Vec<PhaseTimeline> {
+        // Sampling has one sequence and only a forward pass: it is never the peak.
         let programs = self.plan.plan().programs.iter().take(PREFILL_IN_TRAINING);
         let programs = programs.map(|planned| &planned.program);
         let target = self.runner.target();
@@ -116,11 +116,11 @@ impl Setup {
     }
 }
 
-/// What MPI's libraries and their messages may take in a process. Open MPI 4.1 takes about 20 MiB
-/// on one machine; networks register more.
+/// What MPI's libraries and their buffers may take in a process. Open MPI 4.1 takes about 20 MiB on
+/// one machine; with a network it registers more.
 const MPI_BYTES: Bytes = Bytes::new(32 << 20);
 
-/// `overhead` with what the host holds for lanes and ranks: messages, and MPI itself.
+/// `overhead` plus what the host holds for lanes and ranks: message buffers, and MPI itself.
 fn with_messages(overhead: Overhead, job: &Job, runner: &Runner) -> Overhead {
     if !runner.is_host() {
         return overhead;
@@ -135,15 +135,15 @@ fn with_messages(overhead: Overhead, job: &Job, runner: &Runner) -> Overhead {
 /// Sampling with its plan on this machine.
 #[derive(Debug)]
 pub struct Sampling {
-    /// What is sampled from.
+    /// The work.
     pub job: Job,
-    /// Where every byte goes.
+    /// The place of every byte.
     pub plan: VerifiedPlan,
     runner: Runner,
 }
 
 impl Sampling {
-    /// Plans to decode as many of `num_samples` together as the budget holds, and says how
+    /// Plans to decode as many of `num_samples` together as fit in the budget, and returns how
     /// many; `None` if not even one fits.
     pub fn new(
         config: &Config,
@@ -172,14 +172,14 @@ impl Sampling {
         self.runner.backend(self.plan.clone())
     }
 
-    /// Allocates the arena, and samples in it.
-    pub fn sampler(&self, window: Window) -> Result<Sampler, BackendError> {
+    /// Allocates the arena and makes a sampler in it.
+    pub fn sampler(&self, window: ContextWindow) -> Result<Sampler, BackendError> {
         let Job { model, samples, training, .. } = &self.job;
         Sampler::new(self.backend()?, model, *samples, training.activations, window)
     }
 }
 
-/// What `config.json` says of a model, and nothing of its tokens.
+/// What `config.json` states about a model, without its tokenizer.
 pub fn architecture(config: &Config, vocab: u32) -> Architecture {
     Architecture {
         model: Model::new(config, vocab),

@@ -4,9 +4,9 @@
 //! a record: length u64 · its masked CRC · an `Event` as protobuf · its masked CRC
 //! ```
 //!
-//! A run has one file in `out_dir/tensorboard`. A run that continues writes it again from the log,
-//! which was cut back to the checkpoint, so that the file holds every step once. Its first events
-//! tell a TensorBoard that is running to drop what it has read.
+//! A run has one file in `out_dir/tensorboard`. A resumed run writes it again from the log, which
+//! was cut back to the checkpoint, so that the file has every step once. Its first events make a
+//! running TensorBoard drop what it has read.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use std::{
 use super::events::{self, Event, EventError};
 use crate::disk::{Disk, DiskFile};
 
-/// The end of our files' names; TensorBoard looks for `tfevents` in them.
+/// The end of our file names; TensorBoard looks for `tfevents` in them.
 const SUFFIX: &str = ".fitgpt";
 
 /// The folder of the files, in `out_dir`.
@@ -33,8 +33,8 @@ pub struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// The file of the run in `out_dir` whose log is at `log`, with what the log holds. Files of
-    /// earlier parts of the run are removed.
+    /// Writes the file of the run in `out_dir` from its log at `log`. Files of earlier parts of the
+    /// run are removed.
     pub fn create(out_dir: &Path, log: &Path) -> Result<Self, EventError> {
         let (disk, folder) = (Disk::real(), folder(out_dir));
         disk.create_dirs(&folder)?;
@@ -61,7 +61,7 @@ impl TensorBoard {
                 }
             })?;
         }
-        // The log has no times, only durations: the last of them ends now.
+        // The log has no times, only durations: assume that the last step ended now.
         let mut time = now - steps_ms / 1e3;
         board.put(|event| {
             event.double(1, time);
@@ -85,7 +85,7 @@ impl TensorBoard {
         first_error.map_or(Ok(board), Err)
     }
 
-    /// Appends what has happened, if it has numbers.
+    /// Appends an event, if it has numbers.
     pub fn write(&mut self, event: &Event) -> Result<(), EventError> {
         self.write_at(event, now())
     }
@@ -128,10 +128,10 @@ impl TensorBoard {
     }
 
     /// Appends one record.
-    fn put(&mut self, fill: impl FnOnce(&mut Message<'_>)) -> Result<(), EventError> {
+    fn put(&mut self, fill: impl FnOnce(&mut ProtobufMessage<'_>)) -> Result<(), EventError> {
         self.record.clear();
         self.record.resize(HEADER_BYTES, 0);
-        fill(&mut Message(&mut self.record));
+        fill(&mut ProtobufMessage(&mut self.record));
         let length = ((self.record.len() - HEADER_BYTES) as u64).to_le_bytes();
         self.record[..8].copy_from_slice(&length);
         self.record[8..HEADER_BYTES].copy_from_slice(&masked_crc(&length).to_le_bytes());
@@ -150,10 +150,10 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A protobuf message at the end of some bytes.
-struct Message<'a>(&'a mut Vec<u8>);
+/// A protobuf message that is appended to some bytes.
+struct ProtobufMessage<'a>(&'a mut Vec<u8>);
 
-impl Message<'_> {
+impl ProtobufMessage<'_> {
     fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -162,7 +162,7 @@ impl Message<'_> {
         self.0.push(number as u8);
     }
 
-    /// A field's number and the form of its value.
+    /// A field's number and the wire type of its value.
     fn tag(&mut self, field: u64, form: u64) {
         self.varint(field << 3 | form);
     }
@@ -188,12 +188,12 @@ impl Message<'_> {
         self.0.extend(value);
     }
 
-    /// A message of less than 16 KiB: its length takes two bytes, the first of them never ends it.
-    fn message(&mut self, field: u64, fill: impl FnOnce(&mut Message<'_>)) {
+    /// A nested message of less than 16 KiB: its length is always encoded in two bytes.
+    fn message(&mut self, field: u64, fill: impl FnOnce(&mut ProtobufMessage<'_>)) {
         self.tag(field, 2);
         let start = self.0.len();
         self.0.extend([0; 2]);
-        fill(&mut Message(self.0));
+        fill(&mut ProtobufMessage(self.0));
         let length = self.0.len() - start - 2;
         assert!(length < 1 << 14, "a message of a few numbers is short");
         self.0[start] = length as u8 | 0x80;
@@ -201,7 +201,8 @@ impl Message<'_> {
     }
 }
 
-/// CRC-32C of `bytes`, masked as TFRecord asks for: data that holds CRCs has a poor CRC.
+/// CRC-32C of `bytes`, masked as TFRecord requires, because the CRC of data that contains CRCs is
+/// weak.
 fn masked_crc(bytes: &[u8]) -> u32 {
     let crc = crc32c(bytes);
     crc.rotate_right(15).wrapping_add(0xA282_EAD8)
@@ -263,24 +264,24 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_continues_has_every_step_once() {
-        let place = tempfile::tempdir().unwrap();
-        let log = place.path().join("events.jsonl");
+    fn a_resumed_run_has_every_step_once() {
+        let out_dir = tempfile::tempdir().unwrap();
+        let log = out_dir.path().join("events.jsonl");
         let lines = |losses: &[f64]| {
             let lines = (0..).zip(losses).map(|(n, loss)| step(n, *loss));
             let lines = lines.map(|event| serde_json::to_string(&event).unwrap() + "\n");
             fs::write(&log, lines.collect::<String>()).unwrap();
         };
-        let mut board = TensorBoard::create(place.path(), &log).unwrap();
+        let mut board = TensorBoard::create(out_dir.path(), &log).unwrap();
         for n in 0..3 {
             board.write(&step(n, 4.0)).unwrap();
         }
-        assert_eq!(records(place.path()).len(), 2 + 3);
+        assert_eq!(records(out_dir.path()).len(), 2 + 3);
         drop(board);
         lines(&[4.0, 3.5]);
-        let mut board = TensorBoard::create(place.path(), &log).unwrap();
+        let mut board = TensorBoard::create(out_dir.path(), &log).unwrap();
         board.write(&step(2, 3.0)).unwrap();
-        let records = records(place.path());
+        let records = records(out_dir.path());
         assert_eq!(records.len(), 2 + 3);
         let has = |record: &[u8], value: f32| {
             record.windows(4).any(|window| window == value.to_le_bytes())

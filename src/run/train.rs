@@ -21,37 +21,38 @@ use super::{
     sample::Choice,
     scaler::Scaler,
     schedule,
-    stop::Stop,
-    trainer::{Estimate, Evaluated, Position, Trainer},
+    stop::StopFlag,
+    trainer::{Estimate, Evaluated, RunPosition, Trainer},
 };
 use crate::{
-    checkpoint::{self, Architecture, CheckpointError, Contents, Keep, Label, NanoGptRun},
+    checkpoint::{self, Architecture, CheckpointError, Contents, Label, NanoGptRun, Retention},
     data::{Fingerprint, Split},
     tokenizer::Tokenizer,
-    words::{errors::Spoken as _, train as words},
+    words::{errors::Translate as _, train as words},
 };
 
-/// What a checkpoint holds in addition to its tensors.
+/// What a checkpoint stores in addition to its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// How far the run is.
-    pub position: Position,
-    /// The config as resolved, with every choice that affects rounding written out.
+    pub position: RunPosition,
+    /// The resolved config, with every choice that affects rounding made explicit.
     pub config: BTreeMap<String, ConfigValue>,
-    /// The data that was trained on; checkpoints of earlier versions do not say.
+    /// The training data; checkpoints of earlier versions do not have it.
     #[serde(default)]
     pub data: Option<Fingerprint>,
 }
 
 impl Document {
-    /// The config's pairs as a map.
-    pub fn new(position: &Position, config: &Config, data: Option<Fingerprint>) -> Self {
+    /// From the config's pairs.
+    pub fn new(position: &RunPosition, config: &Config, data: Option<Fingerprint>) -> Self {
         let pairs = config.pairs().into_iter().map(|(key, value)| (key.to_owned(), value));
         Self { position: position.clone(), config: pairs.collect(), data }
     }
 
-    /// What our own checkpoint of a nanoGPT run would say. Its sizes win over its config, as in
-    /// nanoGPT. On a CPU nanoGPT ignores `dtype`, so that of a run on a CPU is not continued.
+    /// The document that a checkpoint of FitGPT would have for a nanoGPT run. The sizes of its
+    /// weights override its config, as in nanoGPT. On a CPU nanoGPT ignores `dtype`, so the `dtype`
+    /// of such a run is not taken over.
     pub fn of_nanogpt(run: &NanoGptRun, description: &Description) -> Self {
         let is_cpu = run.config.iter().any(|(key, value)| {
             key == "device" && matches!(value, ConfigValue::Str(device) if device == "cpu")
@@ -61,7 +62,7 @@ impl Document {
         };
         let there = run.config.iter().filter(|(key, _)| is_continued(key)).cloned();
         let sizes = description.pairs().chain([("block_size", description.positions.into())]);
-        let position = Position {
+        let position = RunPosition {
             step: run.step,
             updates: run.updates,
             best_val_loss: run.best_val_loss,
@@ -73,7 +74,7 @@ impl Document {
     }
 }
 
-/// Keys of nanoGPT's config that are about its machine and its loggers, or that a run decides.
+/// Keys of nanoGPT's config that concern its machine and its loggers, or that the new run sets.
 const NOT_CONTINUED: [&str; 8] = [
     "backend",
     "compile",
@@ -97,10 +98,10 @@ pub fn new_run_id() -> String {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// All steps are done.
     Done,
-    /// Stopped by a signal, and the state is saved.
+    /// Stopped by a signal; the state is saved.
     Stopped,
     /// Stopped by a signal in a run that saves nothing.
     Abandoned,
@@ -108,15 +109,15 @@ pub enum Ended {
 
 /// The loss of every step and evaluation of this run, for the picture at its end.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct LossHistory {
     /// (step, loss).
     pub steps: Vec<(u64, f64)>,
     /// (step, both losses).
     pub evaluations: Vec<(u64, Evaluated)>,
 }
 
-impl History {
-    /// What the log at `path` holds. Lines that a crash has torn are left out.
+impl LossHistory {
+    /// The history in the log at `path`, without lines that a crash truncated.
     pub fn of_log(path: &Path) -> Result<Self, EventError> {
         let mut history = Self::default();
         events::each(path, |event| match event {
@@ -138,9 +139,9 @@ impl History {
 /// What a run samples while it trains.
 #[derive(Debug)]
 pub struct Samples {
-    /// How the tokens read.
+    /// Decodes the tokens.
     pub tokenizer: Tokenizer,
-    /// What every sample continues, at least one token.
+    /// The prompt of every sample, at least one token.
     pub prompt: Vec<u32>,
     /// How tokens are chosen.
     pub choice: Choice,
@@ -148,9 +149,9 @@ pub struct Samples {
     pub n_tokens: u32,
 }
 
-/// Tokens at the end of a prompt that the log states.
+/// How many tokens of the end of a prompt are logged.
 const PROMPT_TOKENS_IN_LOG: usize = 256;
-/// The beginning of a sample, as a line of the terminal shows it.
+/// How many characters of a sample are printed on the terminal.
 const EXCERPT_CHARACTERS: usize = 72;
 
 /// A trainer with the folder it saves to.
@@ -159,34 +160,34 @@ pub struct Run<'a> {
     pub trainer: Trainer,
     /// `out_dir`.
     pub folder: PathBuf,
-    /// What `config.json` says.
+    /// The contents of `config.json`.
     pub architecture: Architecture,
     /// The log.
     pub events: EventLog,
-    /// What a person sees.
+    /// The output on the terminal.
     pub progress: RunProgress,
-    /// Raised by Ctrl-C.
-    pub stop: &'a Stop,
+    /// Set by Ctrl-C.
+    pub stop: &'a StopFlag,
     /// The step of the checkpoint in the folder.
     pub saved: Option<u64>,
-    /// Names the run in its log and its checkpoints.
+    /// Identifies the run in its log and its checkpoints.
     pub run_id: String,
     /// What is sampled, if the config asks for it.
     pub samples: Option<Samples>,
-    /// The last evaluation and its step, also of an earlier part of the run.
+    /// The last evaluation and its step, including earlier parts of a resumed run.
     pub evaluated: Option<(u64, Evaluated)>,
 }
 
 impl Run<'_> {
     /// Runs to the end, or until a signal stops it.
-    pub fn train(&mut self) -> Result<(Ended, History), RunError> {
+    pub fn train(&mut self) -> Result<(RunEnd, LossHistory), RunError> {
         let config = self.trainer.config().clone();
-        let mut history = History::default();
+        let mut history = LossHistory::default();
         let ended = self.steps(&config, &mut history);
         self.progress.end();
         let reason = match &ended {
-            Ok(Ended::Done) => "done",
-            Ok(Ended::Stopped | Ended::Abandoned) => "interrupted",
+            Ok(RunEnd::Done) => "done",
+            Ok(RunEnd::Stopped | RunEnd::Abandoned) => "interrupted",
             Err(RunError::Diverged { .. } | RunError::NotFinite { .. }) => "diverged",
             Err(_) => "failed",
         };
@@ -198,18 +199,18 @@ impl Run<'_> {
         Ok((ended, history))
     }
 
-    fn steps(&mut self, config: &Config, history: &mut History) -> Result<Ended, RunError> {
+    fn steps(&mut self, config: &Config, history: &mut LossHistory) -> Result<RunEnd, RunError> {
         if config.eval_only() {
-            // Also of a run that has made all of its steps.
+            // Also for a run that has finished all of its steps.
             let step = self.trainer.position.step;
-            let Some(evaluated) = self.evaluate(config)? else { return Ok(Ended::Abandoned) };
+            let Some(evaluated) = self.evaluate(config)? else { return Ok(RunEnd::Abandoned) };
             history.evaluations.push((step, evaluated));
-            return Ok(Ended::Done);
+            return Ok(RunEnd::Done);
         }
         while self.trainer.position.step <= config.max_iters() {
             let step = self.trainer.position.step;
             if schedule::evaluates(config, step) {
-                // Before the evaluation, so that nothing that happens in it can cost a run.
+                // Save before the evaluation, so that no failure in it can lose the run.
                 if step > 0 {
                     self.save()?;
                 }
@@ -257,13 +258,13 @@ impl Run<'_> {
             history.steps.push((step, stepped.loss));
         }
         self.save()?;
-        Ok(Ended::Done)
+        Ok(RunEnd::Done)
     }
 
     /// Saves the state and ends.
-    fn stopped(&mut self) -> Result<Ended, RunError> {
+    fn stopped(&mut self) -> Result<RunEnd, RunError> {
         self.save()?;
-        Ok(Ended::Stopped)
+        Ok(RunEnd::Stopped)
     }
 
     /// Measures both losses, and saves the weights if they are the best so far and the config
@@ -295,7 +296,7 @@ impl Run<'_> {
                 let folder = checkpoint::best_dir(&self.folder);
                 let tensors = &self.trainer.tensors().clone();
                 let fingerprint = self.trainer.fingerprint_of_steps();
-                let label = Label { run_id: &self.run_id, step, keep: Keep::ONE, fingerprint };
+                let label = Label { run_id: &self.run_id, step, keep: Retention::ONE, fingerprint };
                 let contents = Contents { architecture: &self.architecture, tensors, label };
                 checkpoint::save_weights(&folder, contents, &mut self.trainer)
                     .map_err(|error| self.of_save(error))?;
@@ -305,7 +306,7 @@ impl Run<'_> {
         Ok(Some(evaluated))
     }
 
-    /// Writes a sample to the log; whether it was not stopped.
+    /// Writes a sample to the log; `false` if it was stopped.
     fn sample(&mut self) -> Result<bool, RunError> {
         let Some(samples) = &self.samples else { return Ok(true) };
         let step = self.trainer.position.step;
@@ -323,7 +324,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// A state that is not finite is a run that has diverged.
+    /// A state that is not finite means that the run has diverged.
     fn of_save(&self, error: CheckpointError) -> RunError {
         match error {
             CheckpointError::NotFinite { tensor } => {
@@ -333,7 +334,7 @@ impl Run<'_> {
         }
     }
 
-    /// Saves the state as the folder's checkpoint, unless it is there already.
+    /// Saves the state as the folder's checkpoint, unless it is already saved.
     fn save(&mut self) -> Result<(), RunError> {
         let step = self.trainer.position.step;
         if self.saved == Some(step) {
@@ -346,7 +347,7 @@ impl Run<'_> {
         let data = self.trainer.fingerprint();
         let document = Document::new(&self.trainer.position, config, Some(data));
         let (last, best_step) = (config.keep_checkpoints(), self.trainer.position.best_step);
-        let keep = Keep { last: last.into(), best_step };
+        let keep = Retention { last: last.into(), best_step };
         let tensors = &self.trainer.tensors().clone();
         let fingerprint = self.trainer.fingerprint_of_steps();
         let label = Label { run_id: &self.run_id, step, keep, fingerprint };
@@ -357,8 +358,8 @@ impl Run<'_> {
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;
         if let Err(error) = self.write_card() {
-            // The checkpoint is what matters.
-            self.progress.note(&error.spoken());
+            // A failure here must not end the run: the checkpoint is saved.
+            self.progress.note(&error.translate());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A run in memory: the backend with its arena, the data, and how far the run is.
+//! A run in memory: the backend with its arena, the data, and the progress of the run.
 //!
 //! With several ranks there is a [`Trainer`] on each. The root's is driven by the training loop,
 //! the others' by the root's commands ([`Trainer::follow`]).
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::RunError,
-    follow::{Command, Encoded, Owners, StateBytes},
+    follow::{Command, CommandWords, Owners, StateBytes},
     init,
     lanes::{self, LaneSum, Round},
     sample::{Choice, Continuation},
     scaler::Scaler,
     schedule,
-    stop::Stop,
+    stop::StopFlag,
 };
 use crate::{
     checkpoint::{self, StoreError, TensorPiece, Tensors},
@@ -31,16 +31,16 @@ use crate::{
     ranks::{ROOT, Ranks, hash},
 };
 
-/// How far a run is: what a checkpoint holds in addition to the tensors.
+/// The progress of a run, which a checkpoint stores in addition to the tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Position {
+pub struct RunPosition {
     /// The step that comes next.
     pub step: u64,
     /// Updates made; fewer than steps if float16 overflowed.
     pub updates: u64,
     /// The least validation loss so far.
     pub best_val_loss: Option<f64>,
-    /// The step of that evaluation; checkpoints of earlier versions do not say.
+    /// The step of that evaluation; checkpoints of earlier versions do not have it.
     #[serde(default)]
     pub best_step: Option<u64>,
     /// The loss scale.
@@ -49,14 +49,14 @@ pub struct Position {
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stepped {
+pub struct StepResult {
     /// Mean over the effective batch.
     pub loss: f64,
     /// Learning rate used.
     pub lr: f64,
     /// Norm of the whole gradient, before clipping.
     pub grad_norm: f64,
-    /// Whether overflow left the update out.
+    /// Whether the update was skipped because of an overflow.
     pub is_skipped: bool,
 }
 
@@ -72,9 +72,9 @@ pub struct Estimate {
 /// The losses of both splits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluated {
-    /// On data that is trained on.
+    /// On the training split.
     pub train: Estimate,
-    /// On data that is not.
+    /// On the validation split.
     pub val: Estimate,
 }
 
@@ -99,22 +99,22 @@ pub struct Trainer {
     owners: Owners,
     /// Whether the other ranks may be waiting for this one.
     is_midway: bool,
-    last_step: Option<Stepped>,
-    /// How far the run is; only the root knows.
-    pub position: Position,
+    last_step: Option<StepResult>,
+    /// The progress of the run; only the root updates it.
+    pub position: RunPosition,
 }
 
-/// The losses that the ranks have found, one batch each.
+/// Buffers for the losses of one round of an evaluation, one batch per rank.
 struct EvaluatedRound {
-    /// A word that says whether to stop, and a loss for each sequence.
+    /// A flag to stop, and a loss for each sequence.
     own: Vec<f32>,
-    /// The same of all ranks.
+    /// `own` of all ranks.
     all: Vec<f32>,
 }
 
 impl Trainer {
-    /// A run of a single process at step 0 whose weights are still to be set. `backend` holds the
-    /// plan of [`Job::training_programs`].
+    /// A run of a single process at step 0 whose weights are not set yet. `backend` has the plan of
+    /// [`Job::training_programs`].
     pub fn new(
         backend: Box<dyn Backend>,
         config: Config,
@@ -125,7 +125,7 @@ impl Trainer {
         Self::of_rank(Rc::new(Ranks::single()), backend, config, job, data, scaler)
     }
 
-    /// The part of a run that one of `ranks` has.
+    /// The part of a run on one of `ranks`.
     pub fn of_rank(
         ranks: Rc<Ranks>,
         mut backend: Box<dyn Backend>,
@@ -154,7 +154,7 @@ impl Trainer {
         init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
         let fingerprint = data.fingerprint()?;
         let position =
-            Position { step: 0, updates: 0, best_val_loss: None, best_step: None, scaler };
+            RunPosition { step: 0, updates: 0, best_val_loss: None, best_step: None, scaler };
         Ok(Self {
             tokens: vec![0; most as usize],
             targets: vec![0; most as usize],
@@ -180,13 +180,13 @@ impl Trainer {
         })
     }
 
-    /// Draws the first weights.
+    /// Initialises the weights.
     pub fn initialise(&mut self) -> Result<(), RunError> {
         Ok(init::weights(&mut *self.backend, TRAIN, &self.parameters, self.config.seed())?)
     }
 
-    /// Gives the weights that the root has drawn or read to all ranks. They travel, because drawing
-    /// them elsewhere may round differently.
+    /// Sends the root's weights to all ranks. They are sent rather than initialised on each rank,
+    /// because another machine may round differently.
     pub fn share_weights(&mut self) -> Result<(), RunError> {
         self.command(Command::Weights);
         self.take_weights()
@@ -201,7 +201,8 @@ impl Trainer {
         }
     }
 
-    /// Whether a step or an evaluation failed halfway: the other ranks do not wait for commands.
+    /// Whether a step or an evaluation failed halfway: then the other ranks are not waiting for
+    /// commands.
     pub fn is_midway(&self) -> bool {
         self.is_midway
     }
@@ -219,10 +220,10 @@ impl Trainer {
         self.ranks.exchange(&sends, Vec::new());
     }
 
-    /// Does what the root says until the run ends.
-    pub fn follow(&mut self, stop: &Stop) -> Result<(), RunError> {
+    /// Executes the root's commands until the run ends.
+    pub fn follow(&mut self, stop: &StopFlag) -> Result<(), RunError> {
         loop {
-            let mut encoded = Encoded::default();
+            let mut encoded = CommandWords::default();
             self.ranks.receive(ROOT, bytemuck::bytes_of_mut(&mut encoded));
             match Command::decode(encoded) {
                 Command::Weights => self.take_weights()?,
@@ -257,25 +258,24 @@ impl Trainer {
         (tensor, Bytes::new(start), length as usize)
     }
 
-    /// What is trained.
+    /// The job of this run.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// As resolved.
+    /// The resolved config.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The data that is trained on.
+    /// The fingerprint of the training data.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint.clone()
     }
 
-    /// A number that depends on the whole training so far, and on nothing else: a hash of the last
-    /// step's loss and norm.
+    /// A number that depends only on the training so far: a hash of the last step's loss and norm.
     pub fn fingerprint_of_steps(&self) -> u64 {
-        let Some(Stepped { loss, grad_norm, .. }) = self.last_step else { return 0 };
+        let Some(StepResult { loss, grad_norm, .. }) = self.last_step else { return 0 };
         let words = [self.position.step, loss.to_bits(), grad_norm.to_bits()];
         hash(bytemuck::cast_slice(&words))
     }
@@ -285,14 +285,14 @@ impl Trainer {
         self.data.tokens(split).len()
     }
 
-    /// What a checkpoint of this run holds.
+    /// The tensors of a checkpoint of this run.
     pub fn tensors(&self) -> &Tensors {
         &self.tensors
     }
 
-    /// One optimizer step; `None` if it was stopped before its update, so that nothing but the
-    /// gradients has changed.
-    pub fn step(&mut self, stop: &Stop) -> Result<Option<Stepped>, RunError> {
+    /// One optimizer step; `None` if it was stopped before its update, when only the gradients have
+    /// changed.
+    pub fn step(&mut self, stop: &StopFlag) -> Result<Option<StepResult>, RunError> {
         let step = self.position.step;
         let lr = schedule::lr(&self.config, step);
         let (updates, loss_scale) = (self.position.updates + 1, self.position.scaler.scale);
@@ -307,10 +307,10 @@ impl Trainer {
         if is_finite {
             self.position.updates += 1;
         }
-        self.position.scaler.learn(is_finite);
+        self.position.scaler.update(is_finite);
         self.position.step += 1;
         let is_skipped = !is_finite && self.position.scaler.is_dynamic;
-        let stepped = Stepped { loss, lr, grad_norm, is_skipped };
+        let stepped = StepResult { loss, lr, grad_norm, is_skipped };
         self.last_step = Some(stepped);
         Ok(Some(stepped))
     }
@@ -321,7 +321,7 @@ impl Trainer {
         (self.ranks.count() > 1).then_some(waited * 1e3)
     }
 
-    /// The arguments that no step changes.
+    /// The arguments that are the same in every step.
     fn arguments(&self) -> Arguments {
         Arguments { seed: self.config.seed(), ..Arguments::default() }
     }
@@ -330,7 +330,7 @@ impl Trainer {
     fn step_together(
         &mut self,
         arguments: Arguments,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<Option<[f64; 2]>, RunError> {
         let training = self.job.training;
         let norm = self.backend.plan().program(UPDATE).find("norm").expect("update has a norm");
@@ -361,9 +361,13 @@ impl Trainer {
         Ok(Some([loss, grad_norm].map(f64::from)))
     }
 
-    /// Runs this rank's lanes, one in each round, and adds all lanes up. Returns the loss, or `None`
-    /// if any rank was stopped.
-    fn run_lanes(&mut self, arguments: Arguments, stop: &Stop) -> Result<Option<f32>, RunError> {
+    /// Runs this rank's lanes, one in each round, and adds all lanes up. Returns the loss, or
+    /// `None` if any rank was stopped.
+    fn run_lanes(
+        &mut self,
+        arguments: Arguments,
+        stop: &StopFlag,
+    ) -> Result<Option<f32>, RunError> {
         let training = self.job.training;
         let (rank, ranks) = (self.ranks.rank() as u64, self.ranks.count() as u64);
         let rounds = training.lanes / ranks;
@@ -376,7 +380,8 @@ impl Trainer {
             let round = Round { is_first: round == 0, is_last: round + 1 == rounds };
             let is_whole = self.accumulate(first..last, arguments, stop)?
                 && self.run_last_micro_batch(last, arguments, stop, round)?;
-            // A rank that was stopped sends what it has: the others learn of it afterwards.
+            // A rank that was stopped still takes part in the exchange; the others are notified
+            // afterwards.
             let lanes = self.lanes.as_mut().expect("there are several lanes");
             lanes.finish(&mut *self.backend, &self.state, round)?;
             let mut loss = [0.0];
@@ -394,12 +399,12 @@ impl Trainer {
     }
 
     /// Runs the last micro-batch of a lane, and exchanges gradients as soon as they are complete.
-    /// Returns whether it ran: not if it was stopped.
+    /// Returns `false` if it was stopped before.
     fn run_last_micro_batch(
         &mut self,
         micro: u64,
         mut arguments: Arguments,
-        stop: &Stop,
+        stop: &StopFlag,
         round: Round,
     ) -> Result<bool, RunError> {
         if stop.is_asked_for() {
@@ -418,13 +423,13 @@ impl Trainer {
         Ok(true)
     }
 
-    /// Sums the loss and the gradients of some micro-batches of a step, from zero. Returns whether
-    /// it ran all of them: not if it was stopped.
+    /// Sums the loss and the gradients of some micro-batches of a step, from zero. Returns `false`
+    /// if it was stopped before the last one.
     fn accumulate(
         &mut self,
         micro_batches: Range<u64>,
         mut arguments: Arguments,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<bool, RunError> {
         self.backend.write(TRAIN, self.state.loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
         for micro in micro_batches {
@@ -446,13 +451,13 @@ impl Trainer {
     }
 
     /// The losses of both splits; `None` if it was stopped.
-    pub fn evaluate(&mut self, stop: &Stop) -> Result<Option<Evaluated>, RunError> {
+    pub fn evaluate(&mut self, stop: &StopFlag) -> Result<Option<Evaluated>, RunError> {
         let Some(train) = self.estimate(Split::Train, stop)? else { return Ok(None) };
         let Some(val) = self.estimate(Split::Val, stop)? else { return Ok(None) };
         Ok(Some(Evaluated { train, val }))
     }
 
-    fn estimate(&mut self, split: Split, stop: &Stop) -> Result<Option<Estimate>, RunError> {
+    fn estimate(&mut self, split: Split, stop: &StopFlag) -> Result<Option<Estimate>, RunError> {
         self.command(Command::Evaluate(split));
         self.is_midway = true;
         let estimate = self.estimate_together(split, stop)?;
@@ -460,12 +465,12 @@ impl Trainer {
         Ok(estimate)
     }
 
-    /// This rank's part of an evaluation: one batch in each round. The losses of all sequences are
-    /// added up in their order on every rank.
+    /// This rank's part of an evaluation: one batch per round. Every rank adds up the losses of all
+    /// sequences in the same order.
     fn estimate_together(
         &mut self,
         split: Split,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<Option<Estimate>, RunError> {
         let training = self.job.training;
         let (batch, seq) = (training.eval_batch, training.eval_seq);
@@ -501,15 +506,15 @@ impl Trainer {
         Ok(Some(Estimate { mean, standard_error: (variance / n).sqrt() }))
     }
 
-    /// Continues `prompt` by `n_tokens` tokens with the weights as they are; `None` if it was
-    /// stopped. Only the root samples: the plan of every rank has the caches, and the other ranks
-    /// wait for the next command. Panics if the config asks for no samples.
+    /// Continues `prompt` by `n_tokens` tokens with the current weights; `None` if it was stopped.
+    /// Only the root samples, while the other ranks wait for the next command; the plan of every
+    /// rank has the KV caches. Panics if the config asks for no samples.
     pub fn sample(
         &mut self,
         prompt: &[u32],
         n_tokens: u32,
         choice: &Choice,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<Option<Vec<u32>>, RunError> {
         let continuation = self.continuation.as_mut().expect("the plan has programs for it");
         let backend = &mut *self.backend;
@@ -522,13 +527,13 @@ impl Trainer {
             if n > 0 {
                 continuation.advance(backend)?;
             }
-            // The step numbers the draws, so that a resumed run writes the same text again.
+            // The step is the sample's number, so that a resumed run generates the same text again.
             continuation.choose(choice, self.position.step, &mut ranked);
         }
         Ok(Some(continuation.texts()[0][prompt.len()..].to_vec()))
     }
 
-    /// Puts a micro-batch in place.
+    /// Writes a micro-batch to the program's inputs.
     fn load(
         &mut self,
         program: usize,
@@ -556,8 +561,8 @@ impl Trainer {
         index.expect("entries are made from the parameters")
     }
 
-    /// The parts of an optimizer state's piece, each with its owner, its place there and in the
-    /// piece.
+    /// The parts of a piece of an optimizer state, each with its owner, its bytes there and its
+    /// range in the piece.
     fn parts_of(
         &self,
         piece: &TensorPiece<'_>,
@@ -571,7 +576,7 @@ impl Trainer {
         let which = which.expect("entries are made from the optimizer's states");
         let bytes = piece.start as u64..(piece.start + length) as u64;
         let parts = self.owners.parts((index, parameter), which, bytes);
-        // No longer than a message.
+        // Parts are no longer than a message.
         let most = lanes::message_bytes(self.ranks.count());
         let mut list = Vec::new();
         for (owner, start, inside) in parts {
@@ -597,7 +602,7 @@ fn batches(config: &Config, job: &Job, seq: u64) -> Batches {
     Batches::new(config.seed(), seq as usize, job.model.vocab)
 }
 
-/// On the root.
+/// Only on the root.
 impl checkpoint::TensorSource for Trainer {
     fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
         let Some(state) = piece.entry.state else {
@@ -618,7 +623,7 @@ impl checkpoint::TensorSource for Trainer {
     }
 }
 
-/// On the root. Weights reach the others by [`Trainer::share_weights`].
+/// Only on the root. The others get their weights from [`Trainer::share_weights`].
 impl checkpoint::TensorSink for Trainer {
     fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         let Some(state) = piece.entry.state else {

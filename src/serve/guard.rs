@@ -1,22 +1,23 @@
-//! Who may ask: the page itself, in a browser on this machine, or a program that has the token.
+//! Decides which requests are answered: those of the page itself in a browser on this machine, and
+//! those of programs that have the token.
 //!
-//! Any site that a browser shows can send requests to this machine. A name of its own that
-//! resolves to 127.0.0.1 shows in `Host`; a script of another site shows in `Origin` and
+//! Any site in a browser can send requests to this machine. A hostile host name that resolves to
+//! 127.0.0.1 is visible in `Host`; a script of another site is visible in `Origin` and
 //! `Sec-Fetch-Site`. An address other than loopback is open to other machines, and starting a run
-//! is more than reading: both need a token that only the terminal has shown.
+//! is more than reading: both need a token that is only printed on the terminal.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::http::{Method, Refusal, Request, refuse};
 
-/// Who may ask, and how they show it.
+/// The rules for requests.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Where the server listens.
+    /// The port of the server.
     pub(crate) port: u16,
     /// Whether other machines can reach it.
     pub(crate) is_open: bool,
-    /// What every request must carry.
+    /// The token that every request must have.
     pub(crate) token: Option<String>,
 }
 
@@ -28,34 +29,36 @@ pub(crate) fn new_token() -> Result<String, getrandom::Error> {
 }
 
 impl Guard {
-    /// Why a request is not answered, if it is not.
+    /// Refuses requests that are not allowed.
     pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
-        let host = request.only_header("host").ok_or(refuse(400, "a request needs one Host"))?;
+        let host = request
+            .only_header("host")
+            .ok_or(refuse(400, "a request needs exactly one Host header"))?;
         if !self.is_own_host(host) {
-            return Err(refuse(421, "this server has another name"));
+            return Err(refuse(421, "wrong host name"));
         }
-        // Of two, the checked one might not be the one that counts.
+        // With two headers, another program might use the one that was not checked.
         if request.headers_of("origin") > 1 {
-            return Err(refuse(400, "a request has one Origin"));
+            return Err(refuse(400, "a request may have only one Origin header"));
         }
         if let Some(origin) = request.header("origin")
             && origin.strip_prefix("http://") != Some(host)
         {
-            return Err(refuse(403, "another site's scripts are not answered"));
+            return Err(refuse(403, "requests from other sites are refused"));
         }
         let site = request.header("sec-fetch-site").unwrap_or("none");
         let is_link = request.path == "/"
             && request.method == Method::Get
             && request.header("sec-fetch-mode") == Some("navigate");
         if !matches!(site, "same-origin" | "none") && !is_link {
-            return Err(refuse(403, "another site's requests are not answered"));
+            return Err(refuse(403, "requests from other sites are refused"));
         }
-        // A form of another site can send neither type.
+        // A form on another site can send neither type.
         let types = ["application/json", "application/octet-stream"];
         if request.method == Method::Post
             && !request.header("content-type").is_some_and(|kind| types.contains(&kind))
         {
-            return Err(refuse(415, "a body is JSON or bytes"));
+            return Err(refuse(415, "a body must be JSON or bytes"));
         }
         self.check_token(request)
     }
@@ -65,22 +68,22 @@ impl Guard {
         let bearer = request.header("authorization").and_then(|it| it.strip_prefix("Bearer "));
         let cookies = request.header("cookie").unwrap_or_default().split("; ");
         let cookie = cookies.filter_map(|it| it.split_once('=')).find(|it| it.0 == self.cookie());
-        // Only the page's own address has it in the query; it answers with the cookie.
+        // Only the address of the page may have it in the query; the response sets the cookie.
         let asked = request.parameter("token").filter(|_| request.path == "/");
         let shown = [bearer, cookie.map(|it| it.1), asked.as_deref()];
         if shown.into_iter().flatten().any(|shown| is_same(shown, token)) {
             return Ok(());
         }
-        Err(refuse(401, "this needs the address with its token, which the terminal shows"))
+        Err(refuse(401, "open the address with its token, which the terminal shows"))
     }
 
-    /// Servers on one machine share their cookies, so the name has the port.
+    /// The name of the cookie. Servers on one machine share their cookies, so it includes the port.
     pub(crate) fn cookie(&self) -> String {
         format!("fitgpt-{}", self.port)
     }
 
-    /// Whether `host` is an address, or `localhost`. No other name: its owner decides where it
-    /// leads.
+    /// Whether `host` is an address or `localhost`. Other names are refused, because their owners
+    /// control what they resolve to.
     fn is_own_host(&self, host: &str) -> bool {
         let (name, port) = match host.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, port),
@@ -98,7 +101,7 @@ impl Guard {
     }
 }
 
-/// Compares without stopping at the first difference.
+/// Compares in constant time.
 fn is_same(a: &str, b: &str) -> bool {
     let differences = a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && differences == 0

@@ -1,7 +1,8 @@
-//! One HTTP/1.1 exchange over a socket: a request in, an answer out, and the connection is closed.
+//! One HTTP/1.1 exchange over a socket: reads a request, writes a response, and closes the
+//! connection.
 //!
 //! Every step has a limit: bytes and time of the head, bytes and time of the body, time of the
-//! answer. `httparse` reads the head; a body needs a `Content-Length`.
+//! response. `httparse` parses the head; a body needs a `Content-Length`.
 
 use std::{
     io::{self, Read, Write},
@@ -11,18 +12,18 @@ use std::{
 
 use serde_json::Value;
 
-/// A head with a token and a long query has less than 2 KiB.
+/// More than any head: one with a token and a long query has less than 2 KiB.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
-/// How long a client may take for its head.
+/// How long a client may take to send its head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
-/// How long a client may take for its body, and to read an answer.
+/// How long a client may take to send its body, and to read a response.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// What a client may still send after it was refused, so that it gets to read why.
+/// How much a client may still send after it was refused, so that it can read the response.
 const MAX_DRAINED_BYTES: usize = 4 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// How a request acts.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -33,7 +34,7 @@ pub(crate) enum Method {
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
-    /// Begins with `/`; without the query, and as it was sent: nothing is decoded.
+    /// Starts with `/`; without the query, and not decoded.
     pub(crate) path: String,
     query: String,
     headers: Vec<(String, String)>, // names in lower case
@@ -43,13 +44,13 @@ pub(crate) struct Request<'a> {
 /// The rest of the connection, up to the stated length.
 #[derive(Debug)]
 struct Body<'a> {
-    /// What arrived together with the head.
+    /// The bytes that arrived together with the head.
     start: io::Cursor<Vec<u8>>,
     stream: Timed<'a>,
     left_bytes: u64,
 }
 
-/// Why a request has no answer but this.
+/// A refused request: its status and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -61,7 +62,8 @@ pub(crate) const fn refuse(status: u16, message: &'static str) -> Refusal {
     Refusal { status, message }
 }
 
-/// A socket with a deadline instead of a timeout: a byte now and then does not extend it.
+/// A socket with a deadline instead of a timeout, so that sending a byte now and then does not
+/// extend it.
 #[derive(Clone, Copy, Debug)]
 struct Timed<'a> {
     stream: &'a TcpStream,
@@ -120,7 +122,7 @@ impl<'a> Request<'a> {
         loop {
             let count = timed.read(&mut chunk).map_err(|_| refuse(408, "no request in time"))?;
             if count == 0 {
-                return Err(refuse(400, "the request has no end"));
+                return Err(refuse(400, "the request is incomplete"));
             }
             bytes.extend_from_slice(&chunk[..count]);
             if let Some(request) = Self::parse(&bytes, stream)? {
@@ -132,7 +134,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The request that `bytes` begin with; `None` if its head goes on.
+    /// The request at the start of `bytes`; `None` if its head is incomplete.
     fn parse(bytes: &[u8], stream: &'a TcpStream) -> Result<Option<Self>, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
@@ -145,11 +147,11 @@ impl<'a> Request<'a> {
         let method = match head.method {
             Some("GET") => Method::Get,
             Some("POST") => Method::Post,
-            _ => return Err(refuse(405, "only GET and POST are answered")),
+            _ => return Err(refuse(405, "only GET and POST are supported")),
         };
         let target = head.path.unwrap_or("/");
         if !target.starts_with('/') {
-            return Err(refuse(400, "the target is no path"));
+            return Err(refuse(400, "the target is not a path"));
         }
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let text = |value: &[u8]| String::from_utf8_lossy(value).trim().to_owned();
@@ -173,7 +175,7 @@ impl<'a> Request<'a> {
         Ok(Some(request))
     }
 
-    /// Two lengths, or a length and chunks, are how requests are smuggled.
+    /// Refuses two lengths, or a length and chunks, because they allow request smuggling.
     fn content_length(&self) -> Result<u64, Refusal> {
         if self.header("transfer-encoding").is_some() {
             return Err(refuse(501, "a body needs a Content-Length"));
@@ -232,7 +234,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// `+` and `%20` as the characters they stand for. Bytes that are not UTF-8 are replaced.
+/// Decodes `+` and `%20`. Bytes that are not UTF-8 are replaced.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -254,24 +256,24 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a request gets.
+/// The response to a request.
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    /// Added to the headers that every answer has.
+    /// Headers in addition to those of every response.
     pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: Content,
+    pub(crate) body: ResponseBody,
 }
 
-/// The body of an answer.
-pub(crate) enum Content {
+/// The body of a response.
+pub(crate) enum ResponseBody {
     Text(String),
     Static(&'static [u8]),
-    /// Server-sent events, for as long as the function writes them.
+    /// Server-sent events, as long as the function writes them.
     Events(WriteEvents),
 }
 
-/// Writes events until the client is gone.
+/// Writes events until the client disconnects.
 type WriteEvents = Box<dyn FnOnce(&mut EventStream<'_>) -> io::Result<()> + Send>;
 
 impl Response {
@@ -282,14 +284,14 @@ impl Response {
 
     /// A text of this type.
     pub(crate) fn text(status: u16, content_type: &'static str, text: String) -> Self {
-        Self { status, content_type, headers: Vec::new(), body: Content::Text(text) }
+        Self { status, content_type, headers: Vec::new(), body: ResponseBody::Text(text) }
     }
 
     /// A stream of events.
     pub(crate) fn events(
         write: impl FnOnce(&mut EventStream<'_>) -> io::Result<()> + Send + 'static,
     ) -> Self {
-        let body = Content::Events(Box::new(write));
+        let body = ResponseBody::Events(Box::new(write));
         Self { status: 200, content_type: "text/event-stream", headers: Vec::new(), body }
     }
 }
@@ -302,16 +304,16 @@ impl From<Refusal> for Response {
     }
 }
 
-/// The headers of every answer. Scripts, styles and data come from this server alone; no other
+/// The headers of every response. Scripts, styles and data come only from this server; no other
 /// page may frame it or read from it.
-const SAFE: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; \
+const SAFE: &str = "ResponseBody-Security-Policy: default-src 'none'; script-src 'self'; \
 style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; \
-form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\n\
+form-action 'none'; frame-ancestors 'none'\r\nX-ResponseBody-Type-Options: nosniff\r\n\
 X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n\
 Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
 Connection: close\r\n";
 
-/// Writes an answer. The caller closes the connection.
+/// Writes a response. The caller closes the connection.
 pub(crate) fn respond(stream: &TcpStream, response: Response) -> io::Result<()> {
     let mut timed = Timed { stream, until: Instant::now() + BODY_TIME };
     let Response { status, content_type, headers, body } = response;
@@ -324,17 +326,17 @@ pub(crate) fn respond(stream: &TcpStream, response: Response) -> io::Result<()> 
     }
     head.extend(["Content-Type: ", content_type, "\r\n"]);
     let bytes: &[u8] = match &body {
-        Content::Text(text) => text.as_bytes(),
-        Content::Static(bytes) => bytes,
-        Content::Events(_) => {
+        ResponseBody::Text(text) => text.as_bytes(),
+        ResponseBody::Static(bytes) => bytes,
+        ResponseBody::Events(_) => {
             head.push_str("\r\n");
             timed.write_all(head.as_bytes())?;
-            let Content::Events(write) = body else { unreachable!("matched above") };
+            let ResponseBody::Events(write) = body else { unreachable!("matched above") };
             return write(&mut EventStream { stream });
         }
     };
     head.extend(["Content-Length: ", &bytes.len().to_string(), "\r\n\r\n"]);
-    // One packet for a small answer.
+    // One packet for a small response.
     let mut all = head.into_bytes();
     if bytes.len() <= 64 << 10 {
         all.extend_from_slice(bytes);
@@ -344,8 +346,8 @@ pub(crate) fn respond(stream: &TcpStream, response: Response) -> io::Result<()> 
     timed.write_all(bytes)
 }
 
-/// Ends a connection whose request may not have been read to its end. Closing it at once would
-/// reset it, and the client would not see the answer.
+/// Ends a connection whose request may not have been read completely. Closing it at once would
+/// reset it, and the client would not see the response.
 pub(crate) fn finish(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let mut timed = Timed { stream, until: Instant::now() + DRAIN_TIME };
@@ -359,27 +361,27 @@ pub(crate) fn finish(stream: &TcpStream) {
     }
 }
 
-/// Server-sent events being written.
+/// A stream of server-sent events.
 pub(crate) struct EventStream<'a> {
     stream: &'a TcpStream,
 }
 
 impl EventStream<'_> {
-    /// How long a client may leave an event unread.
-    const PATIENCE: Duration = Duration::from_secs(5);
+    /// How long a client may take to read an event.
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     /// Sends one event of this name.
     pub(crate) fn send(&mut self, name: &str, data: &Value) -> io::Result<()> {
         self.write(&format!("event: {name}\ndata: {data}\n\n"))
     }
 
-    /// Sends nothing, to find out whether anybody listens.
+    /// Sends a comment, to check that the client is still connected.
     pub(crate) fn ping(&mut self) -> io::Result<()> {
         self.write(":\n\n")
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
-        let until = Instant::now() + Self::PATIENCE;
+        let until = Instant::now() + Self::TIMEOUT;
         Timed { stream: self.stream, until }.write_all(text.as_bytes())
     }
 }
@@ -412,7 +414,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server makes of these bytes.
+    /// The result of sending these bytes to a server.
     fn parsed<T>(bytes: &[u8], check: impl FnOnce(Result<Request<'_>, Refusal>) -> T) -> T {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -448,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_plain_request_is_refused() {
+    fn anything_but_one_plain_request_is_refused() {
         assert_eq!(status(b"hello\r\n\r\n"), 400);
         assert_eq!(status(b"GET http://x/ HTTP/1.1\r\n\r\n"), 400);
         assert_eq!(status(b"PUT / HTTP/1.1\r\n\r\n"), 405);
@@ -469,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_that_are_not_whole_stay() {
+    fn incomplete_escapes_are_kept() {
         assert_eq!(decoded("%4g%4"), "%4g%4");
         assert_eq!(decoded("%ff"), "\u{fffd}");
     }

@@ -1,14 +1,14 @@
 //! The page of `fitgpt serve`: a small HTTP server, the page's files, and the runs it shows.
 //!
-//! A thread per connection, at most [`MAX_CONNECTIONS`], and every connection ends: requests and
-//! answers have deadlines. What the page asks for is computed by a [`Service`].
+//! There is a thread per connection, at most [`MAX_CONNECTIONS`], and every connection ends,
+//! because requests and responses have deadlines. A [`Service`] computes the responses.
 //!
 //! Invariant: no request names a file. Runs have ids, and the page's files are in the program.
 
-mod beacon;
 mod guard;
 mod http;
 mod page;
+mod record;
 mod runs;
 
 use std::{
@@ -22,29 +22,29 @@ use std::{
 };
 
 pub(crate) use self::{
-    beacon::{Beacon, page_of},
     guard::{Guard, new_token},
     http::{EventStream, Method, Refusal, Request, Response, refuse},
     page::asset,
+    record::{RecordFile, page_of},
     runs::{Resolution, Runs},
 };
 
-/// A browser opens six; a few tabs are plenty.
+/// Enough for several tabs: a browser opens six.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Answers requests that have passed the guard.
+/// Responds to requests that have passed the guard.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// The answer.
+    /// The response.
     fn answer(&self, request: &mut Request<'_>) -> Response;
 }
 
-/// Answers every connection of `listener` until the process ends.
+/// Serves every connection of `listener` until the process ends.
 pub(crate) fn serve(listener: TcpListener, guard: Guard, service: impl Service) -> io::Result<()> {
     let shared = Arc::new((guard, service));
     let open = Arc::new(AtomicUsize::new(0));
     thread::Builder::new().name("accept".to_owned()).spawn(move || {
         for stream in listener.incoming() {
-            // Out of handles, or gone already: others may still come.
+            // Out of file handles, or already disconnected: later connections may work.
             let Ok(stream) = stream else {
                 thread::sleep(std::time::Duration::from_millis(20));
                 continue;
@@ -57,28 +57,28 @@ pub(crate) fn serve(listener: TcpListener, guard: Guard, service: impl Service) 
                 let _ = http::respond(&stream, busy.into());
                 continue;
             }
-            let (shared, slot) = (Arc::clone(&shared), Slot(Arc::clone(&open)));
+            let (shared, slot) = (Arc::clone(&shared), ConnectionPermit(Arc::clone(&open)));
             let spawned = thread::Builder::new().spawn(move || {
                 let (guard, service) = &*shared;
                 exchange(&stream, guard, service);
                 drop(slot);
             });
-            drop(spawned); // without a thread, the closure and its slot are gone
+            drop(spawned); // if no thread was started, the closure and its slot are dropped
         }
     })?;
     Ok(())
 }
 
-/// A place among the connections, given back however its thread ends.
-struct Slot(Arc<AtomicUsize>);
+/// One of the [`MAX_CONNECTIONS`], released however its thread ends.
+struct ConnectionPermit(Arc<AtomicUsize>);
 
-impl Drop for Slot {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// One request and its answer.
+/// One request and its response.
 fn exchange(stream: &TcpStream, guard: &Guard, service: &impl Service) {
     let response = match Request::read(stream) {
         Ok(mut request) => match guard.check(&request) {
@@ -87,7 +87,7 @@ fn exchange(stream: &TcpStream, guard: &Guard, service: &impl Service) {
         },
         Err(refusal) => refusal.into(),
     };
-    // A client that is gone needs no answer.
+    // Ignore errors: the client may have disconnected.
     let _ = http::respond(stream, response);
     http::finish(stream);
 }

@@ -1,7 +1,7 @@
-//! The page's files. They are plain modules and styles, as they are in the repository: nothing
-//! builds them.
+//! The page's files: plain modules and styles, served as they are in the repository, without a
+//! build step.
 
-use super::http::{Content, Response};
+use super::http::{Response, ResponseBody};
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -35,7 +35,7 @@ const FILES: [(&str, &str, &[u8]); 13] = files! {
 pub(crate) fn asset(path: &str) -> Option<Response> {
     let (_, content_type, bytes) = FILES.into_iter().find(|(found, ..)| *found == path)?;
     let headers = vec![("Cache-Control", "no-cache".to_owned())];
-    Some(Response { status: 200, content_type, headers, body: Content::Static(bytes) })
+    Some(Response { status: 200, content_type, headers, body: ResponseBody::Static(bytes) })
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
             {
                 assert!(!text.contains(foreign), "{path}: {foreign}");
             }
-            // The one address is the name of SVG's elements.
+            // The only address is SVG's namespace.
             let addresses = text.matches("http://").count();
             let names = text.matches("http://www.w3.org/2000/svg").count();
             assert_eq!(addresses, names, "{path}");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn every_module_that_is_imported_is_there() {
+    fn every_imported_module_exists() {
         for (path, _, bytes) in FILES {
             let text = std::str::from_utf8(bytes).unwrap();
             for import in text.split(" from \"./").skip(1) {

@@ -1,4 +1,4 @@
-//! One token a character, by a table.
+//! One token per character, from a table.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ pub struct Chars {
     stoi: Vec<(char, u32)>, // sorted by character
 }
 
-/// What is stored of a [`Chars`].
+/// The stored form of [`Chars`].
 #[derive(Serialize, Deserialize)]
 struct Table {
     itos: Vec<String>,
 }
 
 impl Chars {
-    /// From a dataset's table. Symbols of several characters are decoded and never encoded, as in
-    /// nanoGPT; of two ids with the same symbol the later one is used.
+    /// From a dataset's table. Symbols of several characters are decoded but never encoded, as in
+    /// nanoGPT; if two ids have the same symbol, the later one is used.
     pub(super) fn from_symbols(itos: Vec<String>) -> Self {
         let mut stoi = Vec::new();
         for (symbol, id) in itos.iter().zip(0..) {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_character_is_named_with_its_position() {
+    fn an_unknown_character_is_reported_with_its_position() {
         let error = Chars::from_text("añ").encode("aña\nb").unwrap_err();
         assert_eq!(error, TokenizerError::UnknownCharacter { character: '\n', position: 4 });
         let text = "the vocabulary has no `\\n`, which is character 4 of the text";
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_of_several_characters_decode_and_are_never_encoded() {
+    fn symbols_of_several_characters_are_decoded_but_never_encoded() {
         let chars = symbols(&["the", "t", "h", "e"]);
         assert_eq!(chars.encode("the").unwrap(), [1, 2, 3]);
         assert_eq!(chars.symbol(0), Some("the"));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_ids_for_one_symbol_the_later_is_used() {
+    fn the_later_of_two_ids_for_one_symbol_is_used() {
         assert_eq!(symbols(&["a", "b", "a"]).encode("ab").unwrap(), [2, 1]);
     }
 }

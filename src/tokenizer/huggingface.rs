@@ -1,8 +1,7 @@
-//! A tokenizer as Hugging Face's files, so that `transformers` reads and writes text with a
-//! folder of ours as it is.
+//! A tokenizer as Hugging Face's files, so that `transformers` can use our folders unchanged.
 //!
 //! GPT-2's tokens are its usual byte-level BPE. Characters are a BPE without merges: every
-//! character is its own token, and decoding puts them together without spaces.
+//! character is a token, and decoding joins them without spaces.
 
 use std::fmt::Write;
 
@@ -10,19 +9,19 @@ use serde_json::{Map, Value, json};
 
 use super::{END_OF_TEXT, END_OF_TEXT_SPELLING, EndOfTextToken, Tokenizer, gpt2};
 
-/// What `transformers` should know about a tokenizer.
+/// The tokenizer's settings for `transformers`.
 pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 
-/// What it should know to generate text.
+/// The settings for generation.
 pub const GENERATION_CONFIG_FILE: &str = "generation_config.json";
 
-/// The files of a tokenizer for a model of `vocab` tokens and sequences of `block`; none for
-/// tokens of unknown meaning, and for a `tokenizer.json`, which is a file already.
+/// The files of a tokenizer for a model with `vocab` tokens and sequences of `block`; none for
+/// token ids without text, and for a `tokenizer.json`, which is already a file.
 pub fn files(tokenizer: &Tokenizer, vocab: u32, block: u32) -> Vec<(&'static str, String)> {
     let document = match tokenizer {
         Tokenizer::Gpt2 => gpt2_document(),
         Tokenizer::Chars(chars) => {
-            // Of two ids for one symbol the later counts, as in `Chars`.
+            // If two ids have the same symbol, the later one counts, as in `Chars`.
             let symbols = (0_u32..).zip(chars.symbols()).filter(|(_, symbol)| !symbol.is_empty());
             let ids = symbols.map(|(id, symbol)| (symbol.clone(), id.into())).collect();
             document(&ids, &[], &Value::Null, &json!({ "type": "Fuse" }), &json!([]))
@@ -49,8 +48,8 @@ pub fn files(tokenizer: &Tokenizer, vocab: u32, block: u32) -> Vec<(&'static str
     ]
 }
 
-/// The files next to a `tokenizer.json`, so that `transformers` reads it as it is, and generates up
-/// to the token that ends the texts of a dataset.
+/// The files next to a `tokenizer.json`, so that `transformers` reads it unchanged and stops at the
+/// dataset's end-of-text token.
 pub fn files_for_json(end_of_text: Option<&EndOfTextToken>) -> Vec<(&'static str, String)> {
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -111,7 +110,7 @@ fn document(
 pub fn spelled(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for &byte in bytes {
-        let _ = text.write_char(gpt2::character_of_byte(byte)); // a string takes any
+        let _ = text.write_char(gpt2::character_of_byte(byte)); // a string accepts any character
     }
     text
 }
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_text_is_stated_only_if_the_model_has_it() {
+    fn the_end_of_text_is_written_only_if_the_model_has_it() {
         let text = |vocab| files(&Tokenizer::Gpt2, vocab, 8).into_iter().map(|file| file.1).skip(1);
         assert!(text(50_304).all(|text| text.contains("eos_token")));
         assert!(text(50_256).all(|text| !text.contains("eos_token")));

@@ -1,4 +1,4 @@
-//! A tokenizer of Hugging Face's: the `tokenizer.json` next to a model's weights.
+//! A Hugging Face tokenizer: the `tokenizer.json` next to a model's weights.
 
 use std::{
     fmt, fs,
@@ -19,8 +19,8 @@ pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Larger files are refused; Gemma's has 33 MB.
 const FILE_LIMIT_BYTES: u64 = 512 << 20;
 
-/// How families of models spell the end of a text: GPT-2, Qwen and `SmolLM`; Llama 3; `DeepSeek`;
-/// Llama 2 and Mistral; Gemma; others.
+/// End-of-text tokens of model families: GPT-2, Qwen and `SmolLM`; Llama 3; `DeepSeek`; Llama 2 and
+/// Mistral; Gemma; others.
 const END_OF_TEXT_NAMES: [&str; 8] = [
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -32,8 +32,8 @@ const END_OF_TEXT_NAMES: [&str; 8] = [
     "<|eos|>",
 ];
 
-/// How chat models spell the end of a turn, which their files state as the end to stop at. It does
-/// not separate documents.
+/// End-of-turn tokens of chat models, which their files list as the token to stop at. They do not
+/// separate documents.
 const END_OF_TURN_NAMES: [&str; 8] = [
     "<|im_end|>",
     "<|eot_id|>",
@@ -45,18 +45,18 @@ const END_OF_TURN_NAMES: [&str; 8] = [
     "<|END_OF_TURN_TOKEN|>",
 ];
 
-/// The token that ends a text, and who says so.
+/// The end-of-text token, and what determined it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EndOfTextToken {
     /// Its spelling.
     pub token: String,
     /// Its id.
     pub id: u32,
-    /// Who says so.
+    /// What determined it.
     pub origin: EndOfTextOrigin,
 }
 
-/// Who says which token ends a text.
+/// What determined the end-of-text token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndOfTextOrigin {
@@ -72,7 +72,7 @@ pub enum EndOfTextOrigin {
     GenerationConfig,
     /// `config.json`.
     ModelConfig,
-    /// Nobody; it is a usual name.
+    /// A common name.
     UsualName,
 }
 
@@ -92,11 +92,11 @@ impl Json {
         match quietly(|| read(&text)) {
             Some(Ok(tokenizer)) => Ok(Self(Arc::new(tokenizer))),
             Some(Err(error)) => Err(refuse(error.to_string())),
-            None => Err(refuse("its parts do not fit together".to_owned())),
+            None => Err(refuse("its parts are inconsistent".to_owned())),
         }
     }
 
-    /// Reads the file at `path` for documents, in which special tokens are text like any other.
+    /// Reads the file at `path` for documents, in which special tokens are ordinary text.
     pub fn open_for_documents(path: &Path) -> Result<Self, TokenizerError> {
         let mut json = Self::open(path)?;
         if let Some(tokenizer) = Arc::get_mut(&mut json.0) {
@@ -120,9 +120,8 @@ impl Json {
         self.0.id_to_token(id)
     }
 
-    /// The token that ends a text: what the files of a model in `folder` say, else the first of the
-    /// usual names that the vocabulary has. A chat model's files state the end of a turn; there,
-    /// the usual name comes first.
+    /// The end-of-text token: from the model's files in `folder`, else the first common name in the
+    /// vocabulary. If a chat model's files list an end-of-turn token, the common name is preferred.
     pub fn end_of_text(&self, folder: &Path) -> Option<EndOfTextToken> {
         let read = |name: &str| -> Option<serde_json::Value> {
             serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok()
@@ -147,7 +146,7 @@ impl Json {
             .or_else(|| numbered("generation_config.json", EndOfTextOrigin::GenerationConfig))
             .or_else(|| numbered("config.json", EndOfTextOrigin::ModelConfig));
         let usual = || {
-            // A special token first: `</s>` may also be a piece of a web page.
+            // Prefer a special token: `</s>` may also occur in web pages.
             let added = self.0.get_added_vocabulary();
             let is_special = |name: &&&str| added.is_special_token(name);
             let names = || END_OF_TEXT_NAMES.iter();
@@ -168,8 +167,8 @@ impl Json {
         self.ids(text, true)
     }
 
-    /// The tokens of a text alone. What spells a special token is text only if the file was opened
-    /// for documents.
+    /// The tokens of a text without special tokens around it. Special tokens in the text are
+    /// ordinary text only if the file was opened for documents.
     pub(super) fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.ids(text, false)
     }
@@ -181,21 +180,21 @@ impl Json {
         Ok(encoded.get_ids().to_vec())
     }
 
-    /// The text of some tokens without special ones; what is not text becomes U+FFFD.
+    /// The text of some tokens without special ones; bytes that are not text become U+FFFD.
     pub(super) fn decode(&self, ids: &[u32]) -> String {
         self.0.decode(ids, true).unwrap_or_else(|_| super::NO_SYMBOL.to_owned())
     }
 }
 
-/// Reads a document, and splits a text to see that it works.
+/// Reads a document, and encodes a text to check that it works.
 fn read(text: &str) -> tokenizers::Result<tokenizers::Tokenizer> {
     let tokenizer = tokenizers::Tokenizer::from_str(text)?;
     tokenizer.encode_fast("A word, 2 words: \u{e9}\n", true)?;
     Ok(tokenizer)
 }
 
-/// What `work` returns; `None` if it panics, which is not printed. The crate panics on files whose
-/// parts contradict each other.
+/// The result of `work`; `None` if it panics, without printing the panic. The crate panics on
+/// inconsistent files.
 fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
@@ -211,7 +210,7 @@ impl fmt::Debug for Json {
 }
 
 impl PartialEq for Json {
-    /// Whether both are the same reading of a file: tables are not compared.
+    /// Whether both share the same tables, which are not compared.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -224,9 +223,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::tokenizer::{Stream, Tokenizer};
 
-    /// A byte-level tokenizer without merges: every byte is a token, in the order of its sign.
+    /// A byte-level tokenizer without merges: every byte is a token.
     pub(crate) fn bytes_tokenizer(folder: &Path) -> Tokenizer {
-        // The signs that byte-level tokenizers write for bytes that do not print.
+        // The characters that byte-level tokenizers use for bytes that are not printable.
         let is_plain = |b: u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
         let mut next = 256;
         let sign = |b: u32| {
@@ -287,7 +286,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_end_of_text_is_what_the_model_says_or_a_usual_name() {
+    fn the_end_of_text_is_the_models_or_a_common_name() {
         let folder = tempfile::tempdir().unwrap();
         let Tokenizer::Json(json) = bytes_tokenizer(folder.path()) else { panic!() };
         assert_eq!(json.vocab_size(), 257);
@@ -306,7 +305,7 @@ pub(crate) mod tests {
         }
         write("tokenizer_config.json", "[not JSON");
         assert_eq!(found(), Some((256, EndOfTextOrigin::SpecialTokensMap)));
-        // An id that the vocabulary lacks says nothing.
+        // An id that is not in the vocabulary is ignored.
         fs::remove_file(folder.path().join("special_tokens_map.json")).unwrap();
         write("generation_config.json", r#"{"eos_token_id": 300}"#);
         assert_eq!(found(), Some((7, EndOfTextOrigin::ModelConfig)));
@@ -325,7 +324,7 @@ pub(crate) mod tests {
                 "<|end_of_text|>",
             ),
             (&["<s>", "</s>"], "</s>", "</s>"),
-            // A name that nobody knows but its file, and a chat model without another token.
+            // A name that is only in its file, and a chat model without another token.
             (&["<s>", "<fin>"], "<fin>", "<fin>"),
             (&["<|im_start|>", "<|im_end|>"], "<|im_end|>", "<|im_end|>"),
         ];
@@ -337,7 +336,7 @@ pub(crate) mod tests {
             let found = json.end_of_text(folder.path()).unwrap();
             let id = 256 + specials.iter().position(|token| *token == expected).unwrap() as u32;
             assert_eq!((&*found.token, found.id), (expected, id), "{specials:?}");
-            // The file alone knows the usual names.
+            // Without its config, only common names are found.
             fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
             let alone = json.end_of_text(folder.path()).map(|found| found.id);
             let is_usual = END_OF_TEXT_NAMES.contains(&expected);
@@ -346,7 +345,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_document_spells_is_text() {
+    fn special_tokens_in_a_document_are_text() {
         let folder = tempfile::tempdir().unwrap();
         let documents = with_specials(folder.path(), &["<|endoftext|>"]);
         let ids = documents.encode_document("a<|endoftext|>b").unwrap();
@@ -371,12 +370,12 @@ pub(crate) mod tests {
         }
         stream.finish(&mut shown);
         assert_eq!(shown, text);
-        // Half a character at the end is a mark.
+        // An incomplete character at the end is replaced.
         assert_eq!(tokenizer.decode(&[97, 0xe6, 0x97]), "a\u{fffd}");
     }
 
     #[test]
-    fn a_file_that_is_no_tokenizer_is_an_error_with_its_path() {
+    fn a_file_that_is_not_a_tokenizer_is_an_error_with_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(TOKENIZER_FILE);
         // The crate `tokenizers` panics on the last one.

@@ -2,8 +2,8 @@
 //!
 //! A tokenizer is small data that a checkpoint stores (`config.json`); GPT-2's tables are built
 //! into the program, and those of other families are a `tokenizer.json` next to the weights.
-//! Decoding never fails: a model may produce any id below its vocabulary, also those that no text
-//! produces.
+//! Decoding never fails: a model may produce any id below its vocabulary size, including ids that
+//! no text encodes to.
 
 mod chars;
 pub mod gpt2;
@@ -30,25 +30,25 @@ pub const END_OF_TEXT_SPELLING: &str = "<|endoftext|>";
 /// The text of an id without a symbol.
 const NO_SYMBOL: &str = "\u{fffd}";
 
-/// How text and tokens turn into each other.
+/// Converts text to tokens and back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Tokenizer {
-    /// One token a character, by a dataset's own table.
+    /// One token per character, by a dataset's table.
     Chars(Chars),
     /// GPT-2's byte pairs.
     Gpt2,
-    /// The `tokenizer.json` of a folder. A `config.json` says nothing of it: the file is there.
+    /// The `tokenizer.json` of a folder. Not stored in `config.json`: the file is next to it.
     #[serde(skip)]
     Json(Json),
     /// Unknown: text is ids as decimal numbers, separated by spaces.
     Ids,
 }
 
-/// Why text has no tokens.
+/// Why text cannot be encoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
-    /// A character that the vocabulary lacks.
+    /// A character that is not in the vocabulary.
     #[error("the vocabulary has no `{}`, which is character {position} of the text", character.escape_debug())]
     UnknownCharacter {
         /// The character.
@@ -56,8 +56,10 @@ pub enum TokenizerError {
         /// Counted in characters, from 1.
         position: usize,
     },
-    /// A word that is no id.
-    #[error("the vocabulary is unknown, so text must be token ids, and `{word}` is not one")]
+    /// A word that is not an id.
+    #[error(
+        "the vocabulary is unknown, so text must be given as token ids, and `{word}` is not one"
+    )]
     NotAnId {
         /// The word.
         word: String,
@@ -70,7 +72,7 @@ pub enum TokenizerError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A token that a `tokenizer.json` lacks.
+    /// A token that is not in a `tokenizer.json`.
     #[error("`{}` has no token `{token}`", path.display())]
     NoToken {
         /// The file.
@@ -78,7 +80,7 @@ pub enum TokenizerError {
         /// The token.
         token: String,
     },
-    /// A pattern gave up on the text.
+    /// The regular expression engine gave up on the text.
     #[error("the text cannot be split into words: {reason}")]
     NotSplit {
         /// The engine's reason.
@@ -98,8 +100,8 @@ impl Tokenizer {
         Self::Chars(Chars::from_text(text))
     }
 
-    /// The same, unless a model of `vocab` tokens lacks some of its tokens. GPT-2's is assumed for
-    /// data without a table, and a smaller vocabulary shows that the data is not GPT-2's.
+    /// Returns `self`, or [`Self::Ids`] if a model of `vocab` tokens is too small for it. Data
+    /// without a table is assumed to be GPT-2's, and a smaller vocabulary shows that it is not.
     #[must_use]
     pub fn within(self, vocab: u32) -> Self {
         match self {
@@ -123,7 +125,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a document: whatever it spells is text, `<|endoftext|>` too.
+    /// The tokens of a document. All of it is text, including `<|endoftext|>`.
     pub fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self {
             Self::Gpt2 => Ok(gpt2::encode(text)),
@@ -132,8 +134,8 @@ impl Tokenizer {
         }
     }
 
-    /// Appends the bytes of one token. Only a whole text is sure to be UTF-8: GPT-2's
-    /// tokens may be parts of a character. [`Stream`] puts those together.
+    /// Appends the bytes of one token. They need not be UTF-8: a GPT-2 token may be part of a
+    /// character. [`Stream`] joins those.
     fn decode_into(&self, id: u32, bytes: &mut Vec<u8>) {
         match self {
             Self::Chars(chars) => {
@@ -148,7 +150,7 @@ impl Tokenizer {
         }
     }
 
-    /// What one thread needs to encode many documents.
+    /// An encoder of many documents, for one thread.
     pub fn encoder(&self) -> DocumentEncoder<'_> {
         match self {
             Self::Gpt2 => DocumentEncoder::Gpt2 { encoder: gpt2::Encoder::new(), ids: Vec::new() },
@@ -156,7 +158,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of some tokens; what is not text becomes U+FFFD.
+    /// The text of some tokens; invalid bytes become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = Stream::new(self);
         let mut text = String::new();
@@ -171,28 +173,28 @@ impl Tokenizer {
 /// Encodes documents one after the other. Each thread has its own.
 #[derive(Debug)]
 pub enum DocumentEncoder<'a> {
-    /// With a cache of GPT-2's words.
+    /// GPT-2's tokenizer, with a cache of words.
     Gpt2 {
-        /// With its cache.
+        /// The encoder and its cache.
         encoder: gpt2::Encoder,
         /// The tokens of the last document.
         ids: Vec<u16>,
     },
-    /// Every document by itself.
+    /// Any other tokenizer, without a cache.
     Plain {
-        /// How.
+        /// The tokenizer.
         tokenizer: &'a Tokenizer,
         /// The tokens of the last document.
         ids: Vec<u32>,
     },
 }
 
-/// Tokens, as wide as the vocabulary needs.
+/// Token ids, as wide as the vocabulary needs.
 #[derive(Clone, Copy, Debug)]
 pub enum TokenIds<'a> {
     /// All are below 2^16.
     Narrow(&'a [u16]),
-    /// Any.
+    /// Some may be larger.
     Wide(&'a [u32]),
 }
 
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn gpt2_gives_back_any_text() {
+    fn any_text_round_trips_through_gpt2() {
         for text in ["  two  spaces\n\n", "naïve 日本語 😀👩‍👩‍👧", "a\tb\r\n\0", &"ab ".repeat(5_000)]
         {
             assert_eq!(Tokenizer::Gpt2.decode(&Tokenizer::Gpt2.encode(text).unwrap()), text);
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_gpt2_does_not_have_decode_to_a_mark() {
+    fn ids_that_gpt2_does_not_have_decode_to_a_replacement_character() {
         for id in [50_257, 50_303, u32::MAX] {
             assert_eq!(Tokenizer::Gpt2.decode(&[31373, id, 995]), "hello\u{fffd} world");
         }

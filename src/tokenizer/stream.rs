@@ -1,26 +1,26 @@
-//! Text as it is produced, token by token.
+//! Decodes text token by token, as it is generated.
 
 use super::{Json, Tokenizer};
 
-/// Puts tokens together to text and holds back what may still become a character.
+/// Joins tokens to text and holds back bytes of an incomplete character.
 #[derive(Debug)]
 pub struct Stream<'a> {
     tokenizer: &'a Tokenizer,
     pending: Vec<u8>, // after `push`: at most the first three bytes of a character
-    window: Window,
+    window: DecodeWindow,
 }
 
-/// The last tokens of a tokenizer whose text depends on the tokens before.
+/// The last tokens, for a tokenizer that decodes a token by those before it.
 #[derive(Debug, Default)]
-struct Window {
+struct DecodeWindow {
     ids: Vec<u32>,
-    /// How many of them have been shown.
+    /// How many of them have been printed.
     shown: usize,
 }
 
-impl Window {
-    /// Appends what is certain after one more token: the text of the window less what the
-    /// tokens before it gave, once it ends in a whole character.
+impl DecodeWindow {
+    /// Appends the text that is final after one more token: the text of the window without that of
+    /// the tokens already printed, once it ends with a complete character.
     fn push(&mut self, json: &Json, id: u32, text: &mut String) {
         self.ids.push(id);
         let all = json.decode(&self.ids);
@@ -32,7 +32,7 @@ impl Window {
     fn show(&mut self, json: &Json, all: &str, text: &mut String) {
         let before = json.decode(&self.ids[..self.shown]);
         text.push_str(all.get(before.len()..).unwrap_or_default());
-        // The last piece stays, for the spaces that it decides.
+        // Keep the last tokens: they decide about spaces in the next ones.
         self.ids.drain(..self.shown);
         self.shown = self.ids.len();
     }
@@ -41,10 +41,10 @@ impl Window {
 impl<'a> Stream<'a> {
     /// A stream at the start of a text.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, pending: Vec::new(), window: Window::default() }
+        Self { tokenizer, pending: Vec::new(), window: DecodeWindow::default() }
     }
 
-    /// Appends to `text` what is certain after one more token.
+    /// Appends to `text` what is final after one more token.
     pub fn push(&mut self, id: u32, text: &mut String) {
         if let Tokenizer::Json(json) = self.tokenizer {
             return self.window.push(json, id, text);
@@ -54,7 +54,7 @@ impl<'a> Stream<'a> {
         self.pending.drain(..self.pending.len() - kept);
     }
 
-    /// The text ends here: half a character becomes U+FFFD.
+    /// Ends the text: an incomplete character becomes U+FFFD.
     pub fn finish(&mut self, text: &mut String) {
         if let Tokenizer::Json(json) = self.tokenizer {
             let all = json.decode(&self.window.ids);
@@ -80,7 +80,7 @@ fn complete(bytes: &[u8], text: &mut String) -> usize {
             Err(error) => error,
         };
         let (valid, after) = rest.split_at(error.valid_up_to());
-        text.push_str(str::from_utf8(valid).unwrap_or_default()); // valid, as the error says
+        text.push_str(str::from_utf8(valid).unwrap_or_default()); // valid, according to the error
         let Some(invalid) = error.error_len() else { return after.len() };
         text.push(char::REPLACEMENT_CHARACTER);
         rest = &after[invalid..];
@@ -91,7 +91,7 @@ fn complete(bytes: &[u8], text: &mut String) -> usize {
 mod tests {
     use super::*;
 
-    /// Feeds bytes one at a time, as the worst tokenizer would.
+    /// Feeds bytes one at a time, the worst case of any tokenizer.
     fn fed(bytes: &[u8]) -> Vec<String> {
         let tokenizer = Tokenizer::Ids;
         let mut stream = Stream::new(&tokenizer);
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_at_the_end_becomes_a_mark() {
+    fn an_incomplete_character_at_the_end_is_replaced() {
         assert_eq!(fed(&"é".as_bytes()[..1]), ["", "\u{fffd}"]);
     }
 
     #[test]
-    fn half_a_character_in_the_middle_becomes_a_mark() {
+    fn an_incomplete_character_in_the_middle_is_replaced() {
         assert_eq!(fed(b"\xe6\x97x").concat(), "\u{fffd}x");
     }
 

@@ -33,7 +33,7 @@ messages! {
     program(name, ms, tokens, gflops, share, runs) {
         en: "{name}: {ms} ms, {tokens} tokens/s, {gflops} GFLOP/s, {share} of the machine's peak; best of {runs}",
         zh: "{name}：{ms} ms，{tokens} token/s，{gflops} GFLOP/s，达到本机峰值的 {share}；{runs} 次中最快",
-        ja: "{name}: {ms} ms、{tokens} トークン/s、{gflops} GFLOP/s、マシン性能の {share}。{runs} 回中の最速",
+        ja: "{name}: {ms} ms、{tokens} トークン/s、{gflops} GFLOP/s、マシンのピーク性能の {share}。{runs} 回中の最速",
         de: "{name}: {ms} ms, {tokens} Tokens/s, {gflops} GFLOP/s, {share} der Spitzenleistung; schnellster von {runs} Läufen",
     }
     /// One program without tokens: the optimizer's step.
@@ -95,7 +95,7 @@ messages! {
         en: "peak rates of the {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32, {half} TFLOP/s in half precision on tensor cores with float32 accumulation",
         zh: "{name} 的峰值速率：{gbytes} GB/s；float32 为 {tflops} TFLOP/s，半精度在张量核心上以 float32 累加为 {half} TFLOP/s",
         ja: "{name} のピーク性能: {gbytes} GB/s、float32 で {tflops} TFLOP/s、半精度は Tensor コア（float32 で累算）で {half} TFLOP/s",
-        de: "Spitzenraten der {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32, {half} TFLOP/s in halber Genauigkeit auf Tensorkernen mit Summen in float32",
+        de: "Spitzenraten der {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32, {half} TFLOP/s in halber Genauigkeit auf Tensor-Cores mit Akkumulation in float32",
     }
     /// The bound of a program.
     at_least(name, ms) {
@@ -107,9 +107,9 @@ messages! {
     /// The bound of a program and its measured time.
     at_least_and_measured(name, ms, measured, share, runs) {
         en: "{name}: at least {ms} ms, measured {measured} ms ({share} of the card's peak); best of {runs}",
-        zh: "{name}：至少 {ms} ms，实测 {measured} ms（达到显卡上限的 {share}）；{runs} 次中最快",
-        ja: "{name}: 最短でも {ms} ms、実測 {measured} ms（カード上限の {share}）。{runs} 回中の最速",
-        de: "{name}: mindestens {ms} ms, gemessen {measured} ms ({share} der Karte); schnellster von {runs} Läufen",
+        zh: "{name}：至少 {ms} ms，实测 {measured} ms（达到显卡峰值的 {share}）；{runs} 次中最快",
+        ja: "{name}: 最短でも {ms} ms、実測 {measured} ms（カードのピーク性能の {share}）。{runs} 回中の最速",
+        de: "{name}: mindestens {ms} ms, gemessen {measured} ms ({share} der Spitzenleistung der Karte); schnellster von {runs} Läufen",
     }
     /// The bound of a whole step.
     step(ms, tokens) {
@@ -137,14 +137,14 @@ messages! {
     bytes() { en: "bytes", zh: "带宽", ja: "帯域", de: "Bandbreite" }
     /// A column.
     measured() { en: "measured", zh: "实测", ja: "実測", de: "gemessen" }
-    /// Behind `fitgpt bench --estimate`.
+    /// In brackets after `fitgpt bench --estimate`.
     estimates() {
-        en: "what a card could do at best",
+        en: "the best that a card could do",
         zh: "显卡的理论最快速度",
         ja: "GPU の理論上の最速",
         de: "was eine Karte bestenfalls schafft",
     }
-    /// Behind `fitgpt plan`.
+    /// In brackets after `fitgpt plan`.
     plans() {
         en: "the memory of the same run",
         zh: "同一次运行的内存",

@@ -48,7 +48,7 @@ messages! {
     }
     no_limit() { en: "no limit", zh: "无限制", ja: "制限なし", de: "keine Grenze" }
     /// Next to the limit that decides.
-    least() { en: "<- smallest", zh: "<- 最小", ja: "<- 最小", de: "<- die engste" }
+    least() { en: "<- the smallest", zh: "<- 最小", ja: "<- 最小", de: "<- die engste" }
     /// What a run may use if the config sets no budget.
     budget(budget) {
         en: "a run may use {budget}: the smallest limit minus one part in 64",
@@ -91,7 +91,7 @@ messages! {
         en: "one allocation up to {allocation}, one binding up to {binding}, {shared} of shared memory per workgroup",
         zh: "单次分配最多 {allocation}，单个绑定最多 {binding}，每个工作组共享内存 {shared}",
         ja: "1 回の確保は最大 {allocation}、1 バインディングは最大 {binding}、ワークグループの共有メモリは {shared}",
-        de: "eine Allokation bis {allocation}, eine Bindung bis {binding}, {shared} gemeinsam je Workgroup",
+        de: "eine Allokation bis {allocation}, eine Bindung bis {binding}, {shared} Shared Memory je Workgroup",
     }
     gpu_types(types, subgroup) {
         en: "types: {types} · subgroups of {subgroup}",
@@ -128,7 +128,7 @@ messages! {
         en: "the driver found none",
         zh: "驱动没有找到显卡",
         ja: "ドライバが認識している GPU はありません",
-        de: "keine, die der Treiber kennt",
+        de: "der Treiber hat keine gefunden",
     }
     /// Cards on the bus without a driver.
     on_the_bus(count) {
@@ -236,14 +236,14 @@ messages! {
         ja: "計画は GPU 向け（最大 {most}）ですが、ここでは GPU のメモリを読めないため比較していません",
         de: "der Plan gilt einer Karte (höchstens {most}); hier ist kein Kartenspeicher lesbar, daher kein Vergleich",
     }
-    /// Behind `fitgpt plan`.
+    /// In brackets after `fitgpt plan`.
     plans() {
-        en: "plans for a card that is here or not",
+        en: "plans for any card, present or not",
         zh: "为任何显卡做规划，不论本机有无",
         ja: "手元にない GPU 向けにも計画を作る",
         de: "plant für eine Karte, ob vorhanden oder nicht",
     }
-    /// Behind the command that watches with a config.
+    /// In brackets after the command that watches with a config.
     compares() {
         en: "compares the process with the plan of a config",
         zh: "将进程与配置的计划进行比较",

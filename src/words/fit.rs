@@ -27,7 +27,7 @@ messages! {
 
     verdict() { en: "verdict", zh: "结论", ja: "判定", de: "Urteil" }
     peak() { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
-    phase() { en: "phase", zh: "阶段", ja: "段階", de: "Phase" }
+    phase() { en: "phase", zh: "阶段", ja: "フェーズ", de: "Phase" }
     saved() { en: "saved", zh: "节省", ja: "削減", de: "gespart" }
     work() { en: "work", zh: "计算量", ja: "計算量", de: "Arbeit" }
     sequences() { en: "sequences", zh: "序列数", ja: "系列数", de: "Sequenzen" }
@@ -39,7 +39,7 @@ messages! {
         en: "same training, smaller micro-batches", zh: "训练不变，micro-batch 更小", ja: "学習は同じ、マイクロバッチが小さい", de: "dasselbe Training in kleineren Micro-Batches",
     }
     recompute() {
-        en: "same training, some values recomputed", zh: "训练不变，部分计算两次", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches neu berechnet",
+        en: "same training, some values recomputed", zh: "训练不变，部分值重新计算", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches neu berechnet",
     }
     changes_run() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ändert das Training" }
 
@@ -55,22 +55,22 @@ messages! {
     written_to(path) { en: "\nwritten to {path}", zh: "\n已写入 {path}", ja: "\n{path} に書き込みました", de: "\ngeschrieben nach {path}" }
 
     no_bf16(instead) {
-        en: "this device has no bfloat16: write `dtype = '{instead}'`",
+        en: "this device does not support bfloat16: use `dtype = '{instead}'`",
         zh: "该设备不支持 bfloat16：请改用 `dtype = '{instead}'`",
         ja: "このデバイスは bfloat16 に対応していません。`dtype = '{instead}'` としてください",
         de: "dieses Gerät kann kein bfloat16: `dtype = '{instead}'` schreiben",
     }
     static_state(state, usable) {
         en: "weights, gradients and optimizer state alone need {state}, the device has {usable}: no batch size fits",
-        zh: "仅权重、梯度和 Adam 矩就需要 {state}，设备只有 {usable}：再小的批也放不下",
-        ja: "重み、勾配、モーメントだけで {state} 必要ですが、デバイスは {usable} です。バッチをどれだけ小さくしても収まりません",
+        zh: "仅权重、梯度和优化器状态就需要 {state}，设备只有 {usable}：再小的批也放不下",
+        ja: "重み、勾配、オプティマイザの状態だけで {state} 必要ですが、デバイスは {usable} です。バッチをどれだけ小さくしても収まりません",
         de: "Gewichte, Gradienten und Optimiererzustand allein brauchen {state}, das Gerät hat {usable}: keine Batchgröße passt",
     }
     one_piece(tensor, need, have) {
         en: "`{tensor}` needs one allocation of {need}, the device allows {have}",
-        zh: "`{tensor}` 需要一整块 {need}，设备最多给 {have}",
+        zh: "`{tensor}` 需要一次分配 {need}，设备单次最多分配 {have}",
         ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
-        de: "`{tensor}` braucht {need} am Stück, das Gerät gibt {have}",
+        de: "`{tensor}` braucht eine Allokation von {need}, das Gerät erlaubt {have}",
     }
     other_split(batch, accumulation, peak) {
         en: "{batch} × {accumulation} gives the same step, with a peak of {peak}",
@@ -91,7 +91,7 @@ pub(crate) fn effect(effect: Effect) -> String {
     }
 }
 
-/// A remark as a sentence.
+/// The text of a remark.
 pub(crate) fn note(note: &FitNote) -> String {
     match note {
         FitNote::NoBf16 { instead } => no_bf16(instead),

@@ -26,7 +26,7 @@ messages! {
     tight(changes, peak) {
         en: "`{changes}` lowers the peak to {peak}, which fits only if the overhead is small",
         zh: "`{changes}` 把峰值降到 {peak}，只有其他开销很小时才放得下",
-        ja: "`{changes}` でピークが {peak} に下がりますが、ほかの使用量が少ないときにしか収まりません",
+        ja: "`{changes}` でピークが {peak} に下がりますが、そのほかのオーバーヘッドが小さいときにしか収まりません",
         de: "`{changes}` senkt die Spitze auf {peak}; das passt nur, wenn der sonstige Bedarf klein ist",
     }
     /// An option that fits and changes the training.
@@ -43,7 +43,7 @@ messages! {
         ja: "`{changes}` でピークは {peak} に下がりますが、まだ足りません",
         de: "`{changes}` senkt die Spitze auf {peak}; das reicht nicht",
     }
-    /// Behind an option for PyTorch that needs patches.
+    /// After an option for PyTorch that needs patches.
     after_patches(hint, patches) {
         en: "{hint}; apply `fitgpt patch` first: {patches}",
         zh: "{hint}；需要先用 `fitgpt patch` 打上 {patches}",
@@ -57,9 +57,9 @@ messages! {
         ja: "学習を変えずに収める方法はありません",
         de: "keine Option, die das Training beibehält, passt",
     }
-    /// `train` can do it by itself.
+    /// `train --fit` applies the best option.
     train_does_it() {
-        en: "`fitgpt train … --fit` does this by itself",
+        en: "`fitgpt train … --fit` does this for you",
         zh: "`fitgpt train … --fit` 会自动完成",
         ja: "`fitgpt train … --fit` なら自動で行います",
         de: "`fitgpt train … --fit` macht das von selbst",

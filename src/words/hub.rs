@@ -1,14 +1,14 @@
-//! What is said about downloads from the hub.
+//! Messages about downloads from the hub.
 
 messages! {
-    /// Before anything is downloaded: what it is. Sizes have their units.
+    /// Printed before anything is downloaded. Sizes include their units.
     selected(name, sample, repo, revision, files, total) {
-        en: "{name} ({sample}) is {repo} at {revision}: {files} files, {total}\n",
+        en: "{name} ({sample}) is {repo} at {revision}; files: {files}, {total}\n",
         zh: "{name}（{sample}）即 {repo} 的 {revision}：{files} 个文件，{total}\n",
         ja: "{name}（{sample}）は {repo} の {revision}: {files} ファイル、{total}\n",
-        de: "{name} ({sample}) ist {repo} in Version {revision}: {files} Dateien, {total}\n",
+        de: "{name} ({sample}) ist {repo} in Version {revision}; Dateien: {files}, {total}\n",
     }
-    /// And what it takes.
+    /// The space that it takes.
     needs(download, cache, dataset, folder) {
         en: "  to download: {download}, kept in {cache}\n  temporary: nothing else\n  dataset: about {dataset}, in {folder}\n",
         zh: "  需下载：{download}，保存在 {cache}\n  临时空间：无\n  数据集：约 {dataset}，位于 {folder}\n",
@@ -26,23 +26,23 @@ messages! {
     with_eta(line, eta) {
         en: "{line}  {eta} left", zh: "{line}  剩余 {eta}", ja: "{line}  残り {eta}", de: "{line}  noch {eta}",
     }
-    /// A path of the same name wins.
+    /// A path and a dataset have the same name.
     path_wins(name) {
-        en: "`{name}` is a path here, and is read; the dataset of that name is not downloaded",
+        en: "`{name}` exists as a path, which is read; the dataset of that name is not downloaded",
         zh: "此处存在路径 `{name}`，读取该路径；不下载同名数据集",
         ja: "`{name}` はここにあるパスなので、それを読みます。同名のデータセットはダウンロードしません",
         de: "`{name}` ist hier ein Pfad und wird gelesen; der Datensatz dieses Namens wird nicht heruntergeladen",
     }
     /// Neither a path nor a name.
     names_are(names) {
-        en: "datasets that are downloaded by name: {names}",
+        en: "datasets that can be downloaded by name: {names}",
         zh: "可按名称下载的数据集：{names}",
         ja: "名前でダウンロードできるデータセット: {names}",
-        de: "Datensätze, die nach Namen heruntergeladen werden: {names}",
+        de: "Datensätze, die sich nach Namen herunterladen lassen: {names}",
     }
     /// `--sample` or `--files` without a dataset by name.
     only_by_name(flag) {
-        en: "`{flag}` is for a dataset by name", zh: "`{flag}` 只用于按名称指定的数据集", ja: "`{flag}` は名前で指定するデータセット用です", de: "`{flag}` gilt für einen Datensatz nach Namen",
+        en: "`{flag}` needs a dataset that is given by name", zh: "`{flag}` 只用于按名称指定的数据集", ja: "`{flag}` は名前で指定するデータセット用です", de: "`{flag}` gilt für einen Datensatz nach Namen",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The language of the process, and of a request of the page.
+//! The language of the process, and of a request from the page.
 
 use std::{
     cell::Cell,
@@ -31,7 +31,7 @@ impl Lang {
         }
     }
 
-    /// What it calls itself.
+    /// Its own name for itself.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::English => "English",
@@ -63,7 +63,7 @@ pub(crate) fn set_lang(lang: Lang) {
 }
 
 thread_local! {
-    /// Of the request that this thread answers.
+    /// The language of the request that this thread answers.
     static OF_REQUEST: Cell<Option<Lang>> = const { Cell::new(None) };
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn lang() -> Lang {
     OF_REQUEST.get().unwrap_or_else(of_process)
 }
 
-/// What `speak` returns in `lang`, on this thread alone.
-pub(crate) fn with_lang<T>(lang: Lang, speak: impl FnOnce() -> T) -> T {
+/// Runs `write` in `lang`, on this thread only.
+pub(crate) fn with_lang<T>(lang: Lang, write: impl FnOnce() -> T) -> T {
     let before = OF_REQUEST.replace(Some(lang));
-    let said = speak();
+    let text = write();
     OF_REQUEST.set(before);
-    said
+    text
 }
 
 #[cfg(test)]

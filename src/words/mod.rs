@@ -34,7 +34,7 @@ macro_rules! messages {
 #[cfg(test)]
 pub(crate) type Texts = (&'static str, (&'static str, &'static [(&'static str, &'static str)]));
 
-/// One message. A language that is left out prints English.
+/// One message. A language without a text prints English.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident($($argument:ident),*) {
         en: $en:literal

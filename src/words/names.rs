@@ -9,7 +9,7 @@ messages! {
     error() { en: "error: ", zh: "错误：", ja: "エラー: ", de: "Fehler: " }
     /// Before advice.
     hint() { en: "hint: ", zh: "提示：", ja: "ヒント: ", de: "Tipp: " }
-    /// Before something worth knowing that is not the answer.
+    /// Before a note that is not part of the answer.
     note() { en: "note: ", zh: "注意：", ja: "注: ", de: "Hinweis: " }
     /// The last line of a command: what to run now.
     next(command) {

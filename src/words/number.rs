@@ -2,7 +2,7 @@
 
 use super::{Lang, lang};
 
-/// Units behind a number that German writes with a decimal comma.
+/// Units that mark the number before them as a decimal, which German writes with a comma.
 const UNITS: &[&str] = &[
     "B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "ms", "s", "min", "h", "d", "%", "×",
     "GFLOP/s", "TFLOP/s", "GB/s", "Fache",

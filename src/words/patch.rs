@@ -14,14 +14,14 @@ messages! {
         de: "nicht gefunden: {patch} suchte in {file} nach {anchor}",
     }
     backup(copy) { en: "backup: {copy}", zh: "备份：{copy}", ja: "バックアップ: {copy}", de: "Sicherung: {copy}" }
-    /// Behind the command that applies the diff.
+    /// In brackets after the command that applies the diff.
     applies() {
         en: "writes these changes, with a backup of each file",
         zh: "写入这些修改，并备份每个文件",
         ja: "この変更を書き込み、各ファイルのバックアップを残す",
         de: "schreibt diese Änderungen und sichert jede Datei",
     }
-    /// Behind a `train.py` command with the keys of the patches.
+    /// In brackets after a `train.py` command with the keys of the patches.
     keys_are_off() {
         en: "these keys are off by default; `fitgpt fit CONFIG.py --engine torch --gpu NAME` computes which of them your card needs",
         zh: "这些配置项默认关闭；`fitgpt fit CONFIG.py --engine torch --gpu 名称` 会算出您的显卡需要哪些",

@@ -10,10 +10,10 @@ messages! {
     }
     /// How to count other models under PyTorch.
     torch_pretend() {
-        en: "`fitgpt.torch.pretend` of the Python package counts any PyTorch code; without `--engine torch` the plan is for FitGPT",
-        zh: "Python 包中的 `fitgpt.torch.pretend` 可以统计任意 PyTorch 代码；不加 `--engine torch` 时规划的是 FitGPT",
-        ja: "Python パッケージの `fitgpt.torch.pretend` は任意の PyTorch コードを数えます。`--engine torch` なしなら FitGPT の計画です",
-        de: "`fitgpt.torch.pretend` des Python-Pakets zählt beliebigen PyTorch-Code; ohne `--engine torch` gilt der Plan für FitGPT",
+        en: "`fitgpt.torch.pretend` of the Python package counts the memory of any PyTorch code; without `--engine torch` the plan is for FitGPT",
+        zh: "Python 包中的 `fitgpt.torch.pretend` 可以统计任意 PyTorch 代码的内存；不加 `--engine torch` 时规划的是 FitGPT",
+        ja: "Python パッケージの `fitgpt.torch.pretend` は任意の PyTorch コードのメモリを数えます。`--engine torch` なしなら FitGPT の計画です",
+        de: "`fitgpt.torch.pretend` des Python-Pakets zählt den Speicher von beliebigem PyTorch-Code; ohne `--engine torch` gilt der Plan für FitGPT",
     }
     /// How a step is split.
     split(batch, accumulation, sequences, tokens) {
@@ -22,7 +22,7 @@ messages! {
         ja: "マイクロバッチ {batch} × {accumulation} = 1 ステップあたり {sequences} 系列、{tokens} トークン",
         de: "Micro-Batch {batch} × {accumulation} = {sequences} Sequenzen, {tokens} Tokens je Schritt",
     }
-    /// The total. `of` says what the overhead is.
+    /// The total. `overhead` describes what takes `low` to `high`.
     arena(arena, low, high, overhead, budget, device) {
         en: "arena {arena}, plus {low} to {high} for {overhead} · budget {budget} of {device}",
         zh: "预分配 {arena}，另加 {low} 至 {high}（{overhead}） · 预算 {budget}（{device}）",
@@ -41,7 +41,7 @@ messages! {
     pools(list) {
         en: "measured on the device, included above: {list}",
         zh: "其中在设备上实测：{list}",
-        ja: "そのほかのうち、デバイスで実測したもの: {list}",
+        ja: "上記に含まれ、デバイスで実測したもの: {list}",
         de: "davon auf dem Gerät gemessen: {list}",
     }
     /// The same for an engine without an arena.
@@ -86,14 +86,14 @@ messages! {
         de: "`{flag} {text}` ist keine Größe",
     }
     sizes() {
-        en: "write a size such as `1GB`, `11.5GiB` or `800MB`",
+        en: "use a size such as `1GB`, `11.5GiB` or `800MB`",
         zh: "容量的写法如 `1GB`、`11.5GiB` 或 `800MB`",
         ja: "容量は `1GB`、`11.5GiB`、`800MB` のように書きます",
         de: "Größen schreibt man als `1GB`, `11.5GiB` oder `800MB`",
     }
     /// The card lacks the type of the config.
     no_bfloat16(device) {
-        en: "{device} has no bfloat16: write `dtype = 'float16'`",
+        en: "{device} does not support bfloat16: use `dtype = 'float16'`",
         zh: "{device} 不支持 bfloat16：请改用 `dtype = 'float16'`",
         ja: "{device} は bfloat16 に対応していません。`dtype = 'float16'` としてください",
         de: "{device} kann kein bfloat16: `dtype = 'float16'` schreiben",
@@ -102,14 +102,14 @@ messages! {
     refused(need, high, budget) {
         en: "the plan needs {need} plus up to {high} of overhead, the budget is {budget}",
         zh: "计划需要 {need}，另加最多 {high} 的开销，而预算只有 {budget}",
-        ja: "計画には {need} と、そのほかに最大 {high} が必要ですが、予算は {budget} です",
+        ja: "計画には {need} と最大 {high} のオーバーヘッドが必要ですが、予算は {budget} です",
         de: "der Plan braucht {need} und dazu bis zu {high}, das Budget ist {budget}",
     }
     /// It fits only if the overhead is low.
     refused_tight(need, low, high, budget) {
         en: "the plan needs {need} plus {low} to {high} of overhead, the budget is {budget}: it fits only at the low end",
         zh: "计划需要 {need}，另加 {low} 至 {high} 的开销，预算为 {budget}：只有开销取低值时才放得下",
-        ja: "計画には {need} に加えて {low} 〜 {high} が必要で、予算は {budget} です。下限の場合にだけ収まります",
+        ja: "計画には {need} と {low} 〜 {high} のオーバーヘッドが必要で、予算は {budget} です。オーバーヘッドが下限の場合にだけ収まります",
         de: "der Plan braucht {need} und dazu {low} bis {high}, das Budget ist {budget}: er passt nur im günstigsten Fall",
     }
     /// The estimated speed of a card.
@@ -158,8 +158,8 @@ messages! {
     /// The peaks of both engines.
     ratio(torch, fitgpt, ratio) {
         en: "peak: PyTorch {torch}, FitGPT {fitgpt}; PyTorch needs {ratio} × as much",
-        zh: "峰值：PyTorch {torch}，FitGPT {fitgpt}，前者是后者的 {ratio} 倍",
-        ja: "ピークは PyTorch が {torch}、FitGPT が {fitgpt} で、{ratio} 倍",
+        zh: "峰值：PyTorch {torch}，FitGPT {fitgpt}；PyTorch 是 FitGPT 的 {ratio} 倍",
+        ja: "ピークは PyTorch が {torch}、FitGPT が {fitgpt} で、PyTorch は {ratio} 倍",
         de: "Spitze: PyTorch {torch}, FitGPT {fitgpt}; PyTorch braucht das {ratio}-Fache",
     }
     /// The line of one of two engines.
@@ -212,7 +212,7 @@ messages! {
         en: "at the peak",
         zh: "峰值合计",
         ja: "ピーク時の合計",
-        de: "an der Spitze",
+        de: "beim Spitzenwert",
     }
     /// The hatched strip below the budget line.
     plus_overhead(low, high) {
@@ -240,5 +240,5 @@ messages! {
     /// Column heads of a table.
     phase() { en: "phase", zh: "阶段", ja: "フェーズ", de: "Phase" }
     peak_bytes() { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
-    peak_op() { en: "op at the peak", zh: "峰值处的算子", ja: "ピークの演算", de: "Op an der Spitze" }
+    peak_op() { en: "op at the peak", zh: "峰值处的算子", ja: "ピークの演算", de: "Op beim Spitzenwert" }
 }

@@ -6,9 +6,9 @@ use crate::{
 };
 
 messages! {
-    keeping() { en: "keeping", zh: "缓存中", ja: "保存中", de: "Zwischenspeichern" }
+    keeping() { en: "copying the input", zh: "缓存中", ja: "入力をコピー中", de: "Zwischenspeichern" }
     reading() { en: "reading", zh: "读取中", ja: "読み取り中", de: "Lesen" }
-    encoding() { en: "encoding", zh: "编码中", ja: "符号化中", de: "Kodieren" }
+    encoding() { en: "encoding", zh: "编码中", ja: "エンコード中", de: "Kodieren" }
     /// The progress line if the size of the input is known. Counts are labelled, so that no
     /// language needs a plural.
     progress_of(pass, megabytes, total, documents, tokens) {
@@ -17,7 +17,7 @@ messages! {
         ja: "{pass} {megabytes} / {total} MB  {documents} 文書  {tokens} トークン",
         de: "{pass} {megabytes} von {total} MB  Dokumente: {documents}  Tokens: {tokens}",
     }
-    /// The progress line if it is not.
+    /// The progress line if the size of the input is not known.
     progress(pass, megabytes, documents, tokens) {
         en: "{pass} {megabytes} MB  documents: {documents}  tokens: {tokens}",
         zh: "{pass} {megabytes} MB  {documents} 篇文档  {tokens} 个 token",
@@ -37,7 +37,7 @@ messages! {
         de: "Tokens: {train_tokens} in train.bin, {val_tokens} in val.bin\n",
     }
     shards(n) {
-        en: "shards: {n} for training, train_000001.bin and on\n",
+        en: "shards: {n} for training, from train_000001.bin\n",
         zh: "分片：训练 {n} 个，从 train_000001.bin 开始\n",
         ja: "シャード: 学習用 {n} 個、train_000001.bin から\n",
         de: "Shards: {n} zum Trainieren, ab train_000001.bin\n",
@@ -54,21 +54,21 @@ messages! {
         ja: "`--shard_tokens` には `--output shards` が必要です",
         de: "`--shard_tokens` braucht `--output shards`",
     }
-    /// It continued what was stopped or killed.
+    /// It resumed a `prepare` that was stopped or killed.
     resumed(tokens) {
-        en: "continued after {tokens} tokens of a prepare that had stopped\n",
+        en: "resumed an interrupted prepare after {tokens} tokens\n",
         zh: "从上次中断处继续：此前已有 {tokens} 个 token\n",
         ja: "中断した prepare の {tokens} トークンの続きから再開しました\n",
-        de: "fortgesetzt nach {tokens} Tokens eines angehaltenen prepare\n",
+        de: "unterbrochenes prepare nach {tokens} Tokens fortgesetzt\n",
     }
-    /// The token between documents, and who says that it is the one.
+    /// The token between documents, and what determined it.
     end_of_text(token, id, origin) {
         en: "end of text: `{token}`, id {id} ({origin})\n",
         zh: "文本结束：`{token}`，id {id}（{origin}）\n",
         ja: "テキストの終わり: `{token}`、id {id}（{origin}）\n",
         de: "Textende: `{token}`, Id {id} ({origin})\n",
     }
-    usual_name() { en: "a usual name; `--eot_token` sets another", zh: "常用名称；可用 `--eot_token` 另行指定", ja: "通常の名前。`--eot_token` で変更できます", de: "ein üblicher Name; `--eot_token` setzt ein anderes" }
+    usual_name() { en: "a common name; `--eot_token` sets another", zh: "常用名称；可用 `--eot_token` 另行指定", ja: "よくある名前。`--eot_token` で変更できます", de: "ein üblicher Name; `--eot_token` setzt ein anderes" }
     from_file(name) { en: "from {name}", zh: "来自 {name}", ja: "{name} による", de: "aus {name}" }
     memory(peak, limit) {
         en: "memory: {peak} MB at the peak, limit {limit} MB for any amount of text\n",
@@ -82,7 +82,7 @@ messages! {
         ja: "1 トークンあたり {bytes_per_token} バイト、{seconds} 秒\n",
         de: "{bytes_per_token} Bytes je Token, {seconds} s\n",
     }
-    /// One of the files in a folder that were not read.
+    /// A file in a folder that was not read.
     skipped(path, reason) {
         en: "skipped {path}: {reason}\n", zh: "跳过 {path}：{reason}\n", ja: "{path} を飛ばしました: {reason}\n", de: "{path} übergangen: {reason}\n",
     }
@@ -92,7 +92,7 @@ messages! {
     hidden() { en: "hidden", zh: "隐藏文件", ja: "隠しファイル", de: "versteckt" }
     unknown_extension() { en: "unknown extension", zh: "扩展名未知", ja: "未知の拡張子", de: "unbekannte Endung" }
     no_shard_header() {
-        en: "no header of llm.c's token files", zh: "没有 llm.c token 文件的文件头", ja: "llm.c のトークンファイルのヘッダーがありません", de: "kein Kopf einer Token-Datei von llm.c",
+        en: "no header of an llm.c token file", zh: "没有 llm.c token 文件的文件头", ja: "llm.c のトークンファイルのヘッダーがありません", de: "kein Kopf einer Token-Datei von llm.c",
     }
     linked_folder() { en: "link to a folder", zh: "指向文件夹的链接", ja: "フォルダへのリンク", de: "Verweis auf einen Ordner" }
     not_a_file() { en: "not a file", zh: "不是文件", ja: "ファイルではありません", de: "keine Datei" }
@@ -104,7 +104,7 @@ messages! {
     }
 }
 
-/// Who says which token ends a text.
+/// What determined the end-of-text token.
 pub(crate) fn end_of_text_origin(origin: EndOfTextOrigin) -> String {
     match origin {
         EndOfTextOrigin::Gpt2 => "GPT-2".to_owned(),

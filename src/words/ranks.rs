@@ -13,14 +13,14 @@ messages! {
         de: "{rank} antwortet seit {seconds} s nicht; der Lauf endet, der letzte Checkpoint bleibt",
     }
     not_in_this_build(variable, count) {
-        en: "`{variable}` says that a launcher started {count} processes, and this build has no MPI",
-        zh: "`{variable}` 表明启动器开启了 {count} 个进程，而这个构建不含 MPI",
-        ja: "`{variable}` によるとランチャーが {count} 個のプロセスを起動しましたが、このビルドには MPI がありません",
-        de: "laut `{variable}` hat ein Launcher {count} Prozesse gestartet, und dieser Build hat kein MPI",
+        en: "a launcher started {count} processes (`{variable}`), but this build has no MPI",
+        zh: "启动器开启了 {count} 个进程（`{variable}`），而此版本不含 MPI",
+        ja: "ランチャーが {count} 個のプロセスを起動しましたが（`{variable}`）、このビルドには MPI がありません",
+        de: "ein Launcher hat {count} Prozesse gestartet (`{variable}`), aber dieser Build hat kein MPI",
     }
     build_with_mpi() {
         en: "each process would train the whole model by itself; build with `cargo build --release --features mpi` (needs an MPI and libclang), or start a single process",
-        zh: "每个进程都会各自训练整个模型；请用 `cargo build --release --features mpi` 构建（需要 MPI 和 libclang），或只启动一个进程",
+        zh: "每个进程都会各自训练整个模型；请用 `cargo build --release --features mpi` 编译（需要 MPI 和 libclang），或只启动一个进程",
         ja: "それぞれのプロセスが別々にモデル全体を学習してしまいます。`cargo build --release --features mpi` でビルドするか（MPI と libclang が必要）、プロセスを一つだけ起動してください",
         de: "jeder Prozess würde das ganze Modell für sich trainieren; mit `cargo build --release --features mpi` bauen (braucht ein MPI und libclang) oder nur einen Prozess starten",
     }
@@ -37,16 +37,16 @@ messages! {
         en: "give every machine the same program, the same command line and config, and the same data",
         zh: "请让每台机器使用相同的程序、相同的命令行与配置，以及相同的数据",
         ja: "すべてのマシンで同じプログラム、同じコマンドラインと設定、同じデータを使ってください",
-        de: "jede Maschine braucht dasselbe Programm, dieselbe Befehlszeile und Config und dieselben Daten",
+        de: "jede Maschine braucht dasselbe Programm, dieselbe Befehlszeile und Konfiguration und dieselben Daten",
     }
-    /// Lanes cannot be dealt out to so many ranks.
+    /// The lanes cannot be divided evenly among the ranks.
     lanes_and_ranks(lanes, ranks) {
         en: "`lanes` {lanes} is not a multiple of the {ranks} ranks",
         zh: "`lanes` {lanes} 不是 {ranks} 个 rank 的倍数",
         ja: "`lanes` {lanes} は rank 数 {ranks} の倍数ではありません",
         de: "`lanes` {lanes} ist kein Vielfaches der {ranks} Ranks",
     }
-    /// The micro-batches of a step cannot be dealt out to so many ranks.
+    /// The micro-batches of a step cannot be divided evenly among the ranks.
     steps_and_ranks(accumulation, ranks) {
         en: "`gradient_accumulation_steps` {accumulation} is not a multiple of the {ranks} ranks",
         zh: "`gradient_accumulation_steps` {accumulation} 不是 {ranks} 个 rank 的倍数",
@@ -74,10 +74,10 @@ messages! {
     }
     /// One rank of several, in a plan.
     share(ranks, lanes, rank, low, high, messages) {
-        en: "{ranks} ranks, {lanes} lanes: this is rank {rank}, which needs most; optimizer states of a rank {low} to {high}, messages {messages} (in the overhead)",
-        zh: "{ranks} 个 rank，{lanes} 条 lane：这是需要最多的 rank {rank}；每个 rank 的优化器状态 {low} 至 {high}，消息缓冲 {messages}（计入开销）",
-        ja: "{ranks} 個の rank、{lanes} 個の lane。これは最も多く使う rank {rank}。rank ごとのオプティマイザの状態 {low} 〜 {high}、メッセージ {messages}（オーバーヘッドに含む）",
-        de: "{ranks} Ranks, {lanes} Lanes: dies ist Rank {rank}, der am meisten braucht; Optimierer-Zustände je Rank {low} bis {high}, Nachrichten {messages} (im Overhead)",
+        en: "{ranks} ranks, {lanes} lanes: the plan is for rank {rank}, which needs most; optimizer states of a rank {low} to {high}, messages {messages} (in the overhead)",
+        zh: "{ranks} 个 rank，{lanes} 条 lane：计划针对需要最多的 rank {rank}；每个 rank 的优化器状态 {low} 至 {high}，消息缓冲 {messages}（计入开销）",
+        ja: "{ranks} 個の rank、{lanes} 個の lane。計画は最も多く使う rank {rank} のもの。rank ごとのオプティマイザの状態 {low} 〜 {high}、メッセージ {messages}（オーバーヘッドに含む）",
+        de: "{ranks} Ranks, {lanes} Lanes: der Plan gilt für Rank {rank}, der am meisten braucht; Optimierer-Zustände je Rank {low} bis {high}, Nachrichten {messages} (im Overhead)",
     }
     /// `--network`.
     traffic(bytes, seconds) {
@@ -86,12 +86,12 @@ messages! {
         ja: "ネットワーク: rank ごとに 1 ステップ {bytes} を送信し、{seconds} 秒かかる",
         de: "Netz: jeder Rank sendet {bytes} je Schritt, das dauert {seconds} s",
     }
-    /// After it, if the card's rates are known.
+    /// After `traffic`, if the card's rates are known.
     efficiency(least, most, low, high) {
-        en: ", {least} to {most} s of it while nothing is computed; {low} % to {high} % of a step computes",
-        zh: "，其中 {least} 至 {most} 秒不计算；每步有 {low} % 至 {high} % 的时间在计算",
-        ja: "。そのうち {least} 〜 {most} 秒は計算しない。ステップの {low} % 〜 {high} % が計算",
-        de: ", davon {least} bis {most} s, in denen nicht gerechnet wird; {low} % bis {high} % eines Schritts rechnen",
+        en: ", {least} to {most} s of it not overlapped with computation; computation takes {low} % to {high} % of a step",
+        zh: "，其中 {least} 至 {most} 秒未与计算重叠；计算占每步时间的 {low} % 至 {high} %",
+        ja: "。そのうち {least} 〜 {most} 秒は計算と重ならない。計算はステップの {low} % 〜 {high} %",
+        de: ", davon {least} bis {most} s nicht von Rechnung überdeckt; die Rechnung nimmt {low} % bis {high} % eines Schritts ein",
     }
     one_host() { en: "1 machine", zh: "1 台机器", ja: "1 台のマシン", de: "1 Rechner" }
     several_hosts(count) {

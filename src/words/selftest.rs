@@ -9,7 +9,7 @@ messages! {
         de: "fitgpt {version}, Selbsttest",
     }
     label_device() { en: "device", zh: "设备", ja: "デバイス", de: "Gerät" }
-    label_driver() { en: "driver", zh: "驱动", ja: "ドライバー", de: "Treiber" }
+    label_driver() { en: "driver", zh: "驱动", ja: "ドライバ", de: "Treiber" }
     label_timed() { en: "timed", zh: "计时", ja: "計測", de: "gemessen" }
     /// The job whose ops are timed.
     timed(batch, block, dtype, layers, channels) {
@@ -22,9 +22,9 @@ messages! {
     types() { en: "types", zh: "类型", ja: "型", de: "Typen" }
     /// A column: tensors compared.
     tensors() { en: "tensors", zh: "张量数", ja: "テンソル数", de: "Tensoren" }
-    /// A column: the largest error, as a part of what is allowed.
+    /// A column: the largest error, as a fraction of what is allowed.
     error() { en: "error", zh: "误差", ja: "誤差", de: "Fehler" }
-    /// A column: the time that the card's data sheet allows.
+    /// A column: the least time, by the card's data sheet.
     at_best() { en: "at best", zh: "理论下限", ja: "理論下限", de: "bestenfalls" }
     /// A column.
     result() { en: "result", zh: "结果", ja: "結果", de: "Ergebnis" }
@@ -32,7 +32,7 @@ messages! {
     wrong(count) { en: "{count} wrong", zh: "{count} 个错误", ja: "{count} 件の誤り", de: "{count} falsch" }
     /// Below the table.
     legend() {
-        en: "error: the largest difference from the reference, as a part of what rounding allows",
+        en: "error: the largest difference from the reference, as a fraction of what rounding allows",
         zh: "误差：与参考实现的最大差异，占舍入允许量的比例",
         ja: "誤差: 参照実装との最大の差（丸めで許される量に対する割合）",
         de: "Fehler: die größte Abweichung von der Referenz, als Anteil dessen, was Rundung erlaubt",

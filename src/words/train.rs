@@ -1,6 +1,6 @@
 //! What `train` prints in addition to nanoGPT's log lines.
 
-use crate::{budget::HostLimit, run::device::Unused};
+use crate::{budget::HostLimit, run::device::UnusedCard};
 
 messages! {
     /// A key of nanoGPT's that has no effect here.
@@ -8,7 +8,7 @@ messages! {
         en: "`{key}` has no effect here and is ignored",
         zh: "`{key}` 在这里没有意义，已忽略",
         ja: "`{key}` はここでは意味がないため無視します",
-        de: "`{key}` bedeutet hier nichts und wird übergangen",
+        de: "`{key}` hat hier keine Wirkung und wird ignoriert",
     }
     /// `wandb_log=True`.
     wandb() {
@@ -17,7 +17,7 @@ messages! {
         ja: "`wandb_log`: W&B には何も送りません。`--tensorboard` でイベントファイルを書き出せます。すべての数値は `events.jsonl` にあります",
         de: "`wandb_log`: an W&B wird nichts gesendet; `--tensorboard` schreibt Event-Dateien, und `events.jsonl` enthält alle Zahlen",
     }
-    /// A label that only Python can tell; `value` is used instead.
+    /// A value that only running the Python file would give; `value` is used instead.
     not_known(place, key, reason, value) {
         en: "{place}: `{key}` is not known without running the file ({reason}), so `{value}` is used; `--{key}=…` sets it",
         zh: "{place}：不运行该文件就无法得知 `{key}`（{reason}）；现为 `{value}`，可用 `--{key}=…` 设置",
@@ -36,16 +36,16 @@ messages! {
         en: "{card} is present, but this build runs on the CPU only; `cargo build --release --features gpu` builds one that uses it",
         zh: "本机有 {card}，但此版本只能在 CPU 上运行；用 `cargo build --release --features gpu` 编译的版本可以使用它",
         ja: "{card} がありますが、このビルドは CPU でしか動きません。`cargo build --release --features gpu` でビルドすると使えます",
-        de: "{card} ist da, dieser Build läuft aber nur auf der CPU; `cargo build --release --features gpu` baut einen, der sie nutzt",
+        de: "{card} ist vorhanden, dieser Build läuft aber nur auf der CPU; `cargo build --release --features gpu` baut einen, der sie nutzt",
     }
     /// A card that no driver offers to this build.
     card_not_reached(card) {
         en: "{card} is present, but no Vulkan driver offers it; the run uses the CPU, and `fitgpt devices` lists what was found",
         zh: "本机有 {card}，但没有 Vulkan 驱动提供它；本次在 CPU 上运行，`fitgpt devices` 会列出找到的设备",
         ja: "{card} がありますが、それを提供する Vulkan ドライバがありません。CPU で実行します。見つかったものは `fitgpt devices` で確認できます",
-        de: "{card} ist da, aber kein Vulkan-Treiber bietet sie an; der Lauf ist auf der CPU, und `fitgpt devices` zeigt, was gefunden wurde",
+        de: "{card} ist vorhanden, aber kein Vulkan-Treiber bietet sie an; der Lauf nutzt die CPU, und `fitgpt devices` zeigt, was gefunden wurde",
     }
-    /// A card that only the bus shows.
+    /// A card that is visible on the PCI bus only.
     a_card() {
         en: "an NVIDIA card", zh: "NVIDIA 显卡", ja: "NVIDIA の GPU", de: "eine Karte von NVIDIA",
     }
@@ -92,7 +92,7 @@ messages! {
         de: "die Grenze des Adressraums",
     }
 
-    /// `--fit`, and there is nothing to do.
+    /// `--fit` on a config that fits.
     fits_already() {
         en: "--fit: it fits as it is, nothing is changed",
         zh: "--fit：原样就放得下，未作改动",
@@ -108,34 +108,34 @@ messages! {
     }
     /// After the changes.
     adapted_sum(before, after, percent, sequences) {
-        en: "peak {before} → {after}, {percent} % more work; each step still learns from {sequences} sequences, and the losses stay the same up to rounding",
-        zh: "峰值 {before} → {after}，计算量增加 {percent} %；每步仍从 {sequences} 条序列学习，损失除舍入误差外不变",
+        en: "peak {before} → {after}, {percent} % more work; each step still trains on {sequences} sequences, and the losses stay the same up to rounding",
+        zh: "峰值 {before} → {after}，计算量增加 {percent} %；每步仍训练 {sequences} 条序列，损失除舍入误差外不变",
         ja: "ピーク {before} → {after}、計算量 {percent} % 増。1 ステップは {sequences} 系列のままで、損失は丸め誤差を除いて変わりません",
-        de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; jeder Schritt lernt weiter aus {sequences} Sequenzen, und der Loss bleibt bis auf Rundung gleich",
+        de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; jeder Schritt trainiert weiter mit {sequences} Sequenzen, und der Loss bleibt bis auf Rundung gleich",
     }
     /// After the changes of a resumed run.
     adapted_resume(before, after, percent) {
         en: "peak {before} → {after}, {percent} % more work; the run continues bit for bit",
-        zh: "峰值 {before} → {after}，计算量增加 {percent} %；训练逐比特地继续",
+        zh: "峰值 {before} → {after}，计算量增加 {percent} %；训练逐位相同地继续",
         ja: "ピーク {before} → {after}、計算量 {percent} % 増。学習はビット単位で同じまま続きます",
         de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; der Lauf geht Bit für Bit gleich weiter",
     }
-    /// A resume that only changes of rounding would make fit.
+    /// A resumed run that fits only with changes that affect rounding.
     resume_keeps_rounding() {
         en: "--fit changes nothing that affects rounding in a resumed run; set the keys yourself to allow it",
         zh: "恢复训练时 --fit 不会改动影响舍入的设置；如果允许，请自己写出这些配置项",
         ja: "再開した学習では、--fit は丸めに影響する変更をしません。許す場合はキーを自分で指定してください",
-        de: "--fit ändert an einem fortgesetzten Lauf nichts, was die Rundung berührt; wer das erlaubt, schreibt die Schlüssel selbst",
+        de: "--fit ändert an einem fortgesetzten Lauf nichts, was die Rundung berührt; um es zu erlauben, die Schlüssel selbst setzen",
     }
 
-    /// Where the first weights come from.
-    /// The run of a `ckpt.pt`.
+    /// A run that continues from nanoGPT's `ckpt.pt`.
     continues_nanogpt(step, updates) {
         en: "continues nanoGPT's run at step {step}, with the moments of {updates} updates",
         zh: "从第 {step} 步继续 nanoGPT 的训练，带有 {updates} 次更新的 Adam 矩",
         ja: "nanoGPT の学習をステップ {step} から、{updates} 回の更新のモーメントとともに続けます",
         de: "setzt den Lauf von nanoGPT bei Schritt {step} fort, mit den Momenten von {updates} Updates",
     }
+    /// Where the first weights come from.
     begins_from(folder, layers, heads, channels, vocab) {
         en: "starts from the weights in {folder}: {layers} layers, {heads} heads, {channels} channels, {vocab} tokens",
         zh: "从 {folder} 中的权重开始：{layers} 层、{heads} 头、{channels} 通道、{vocab} 个 token",
@@ -200,7 +200,7 @@ messages! {
     }
     /// A new run in the folder of another one.
     holds_a_checkpoint(folder) {
-        en: "`{folder}` holds a checkpoint; a new run would replace it",
+        en: "`{folder}` has a checkpoint; a new run would replace it",
         zh: "`{folder}` 中已有检查点；新的训练会替换它",
         ja: "`{folder}` にはチェックポイントがあり、新しい学習で置き換えられてしまいます",
         de: "`{folder}` enthält einen Checkpoint; ein neuer Lauf würde ihn ersetzen",
@@ -211,14 +211,14 @@ messages! {
         ja: "`--init_from=resume --out_dir={folder}` でその学習を続けます。別の `--out_dir` なら両方が残り、`--overwrite` なら置き換えます",
         de: "`--init_from=resume --out_dir={folder}` setzt diesen Lauf fort, ein anderes `--out_dir` behält beide, und `--overwrite` ersetzt ihn",
     }
-    /// The log of one run next to the checkpoint of another.
-    strangers(log, in_log, folder, saved) {
-        en: "`{log}` is the log of run {in_log}, the checkpoint in `{folder}` is of run {saved}",
+    /// The folder has the log of one run and the checkpoint of another.
+    log_of_another_run(log, in_log, folder, saved) {
+        en: "`{log}` is the log of run {in_log}, the checkpoint in `{folder}` is from run {saved}",
         zh: "`{log}` 是训练 {in_log} 的日志，而 `{folder}` 中的检查点属于训练 {saved}",
         ja: "`{log}` は学習 {in_log} のログですが、`{folder}` のチェックポイントは学習 {saved} のものです",
         de: "`{log}` ist das Log von Lauf {in_log}, der Checkpoint in `{folder}` ist von Lauf {saved}",
     }
-    part_strangers(log, folder) {
+    move_the_log(log, folder) {
         en: "move `{log}` away to continue from the checkpoint in `{folder}`",
         zh: "把 `{log}` 移到别处，即可从 `{folder}` 中的检查点继续",
         ja: "`{folder}` のチェックポイントから続けるには、`{log}` を別の場所に移してください",
@@ -227,9 +227,9 @@ messages! {
     /// The dataset is not the one of the checkpoint.
     data_changed() {
         en: "the dataset has changed since the checkpoint was saved: its size or content differs",
-        zh: "数据集与检查点训练时所用的不同：大小或内容已改变",
-        ja: "データセットがチェックポイントの学習時と異なります: 大きさか内容が変わっています",
-        de: "der Datensatz ist nicht der, mit dem der Checkpoint trainiert wurde: Größe oder Inhalt hat sich geändert",
+        zh: "数据集在保存检查点之后发生了变化：大小或内容不同",
+        ja: "チェックポイントの保存後にデータセットが変わりました: 大きさか内容が異なります",
+        de: "der Datensatz hat sich geändert, seit der Checkpoint gespeichert wurde: Größe oder Inhalt weicht ab",
     }
     /// Not enough disk.
     disk_too_small(folder, needed, free) {
@@ -247,20 +247,20 @@ messages! {
 
     /// Before the first step, from the work alone.
     long_before(time, flops, threads, rate) {
-        en: "this run takes {flops} floating-point operations: about {time} on {threads} threads of this machine, at {rate} GFLOP/s each; two steps will be measured, and `--max_iters`, a smaller model or a GPU make it shorter",
+        en: "this run takes {flops} floating-point operations: about {time} on {threads} threads of this machine, at {rate} GFLOP/s each; the time is measured after two steps; fewer `--max_iters`, a smaller model or a GPU shorten it",
         zh: "这次训练需要 {flops} 次浮点运算：在本机 {threads} 个线程上、每个 {rate} GFLOP/s 时约需 {time}；两步之后会给出实测值，减小 `--max_iters`、缩小模型或使用 GPU 可以缩短",
         ja: "この学習の浮動小数点演算は {flops} 回です。このマシンの {threads} スレッド、各 {rate} GFLOP/s で約 {time} かかります。2 ステップ後に実測し、`--max_iters` を減らす、モデルを小さくする、GPU を使うと短くなります",
-        de: "dieser Lauf ist {flops} Gleitkommaoperationen: etwa {time} auf {threads} Threads dieses Rechners, bei {rate} GFLOP/s je Thread; nach zwei Schritten wird gemessen, und `--max_iters`, ein kleineres Modell oder eine GPU machen ihn kürzer",
+        de: "dieser Lauf braucht {flops} Gleitkommaoperationen: etwa {time} auf {threads} Threads dieses Rechners, bei {rate} GFLOP/s je Thread; nach zwei Schritten wird gemessen, und weniger `--max_iters`, ein kleineres Modell oder eine GPU verkürzen ihn",
     }
     /// After two steps.
     long_measured(time) {
         en: "at this rate the run takes {time} on this machine",
-        zh: "按这个速度，本机还需要 {time}",
+        zh: "按这个速度，本机需要 {time}",
         ja: "この速度では、このマシンで {time} かかります",
         de: "bei diesem Tempo dauert der Lauf auf diesem Rechner {time}",
     }
     days(days) { en: "{days} days", zh: "{days} 天", ja: "{days} 日", de: "{days} Tage" }
-    /// The line that is written over.
+    /// The progress line, which is overwritten.
     progress(step, last, loss, rate, arena, left) {
         en: "step {step}/{last}  loss {loss}  {rate} tokens/s  {arena}  {left} left",
         zh: "第 {step}/{last} 步  损失 {loss}  {rate} token/秒  {arena}  剩余 {left}",
@@ -314,7 +314,7 @@ messages! {
         de: "die Kurve steht in {path}",
     }
 
-    /// Below the axis of the curve.
+    /// The label below the axis of the curve.
     axis_step() { en: "step", zh: "步", ja: "ステップ", de: "Schritt" }
     legend_steps() {
         en: "loss of a step", zh: "每步的损失", ja: "ステップの損失", de: "Loss eines Schritts",
@@ -334,10 +334,10 @@ messages! {
 }
 
 /// A card that a run on the host leaves unused.
-pub(crate) fn unused(card: Unused) -> String {
+pub(crate) fn unused(card: UnusedCard) -> String {
     match card {
-        Unused::NotInThisBuild { card } => card_not_built_in(card.unwrap_or_else(a_card)),
-        Unused::NotReached { card } => card_not_reached(card.unwrap_or_else(a_card)),
+        UnusedCard::NotInThisBuild { card } => card_not_built_in(card.unwrap_or_else(a_card)),
+        UnusedCard::NotReached { card } => card_not_reached(card.unwrap_or_else(a_card)),
     }
 }
 

@@ -64,7 +64,7 @@ def compiled(path):
 def without_spills(name, ptx):
     """The PTX, with `.minnctapersm 1` if it spills otherwise, or an error.
 
-    ptxas makes room for several blocks on a multiprocessor, and to that end it may spill though a thread
+    ptxas targets several blocks per multiprocessor, and may therefore spill though a thread
     could have more registers. One block is enough for the kernels of wide heads.
     """
     if not faults(ptx):

@@ -80,7 +80,7 @@ fn assert_ended_as(out_dir: &Path, reason: &str) {
 }
 
 #[test]
-fn an_arena_that_the_device_does_not_have_is_refused_with_what_fits() {
+fn an_arena_larger_than_the_device_is_refused_with_an_option_that_fits() {
     let folder = tempfile::tempdir().unwrap();
     // A million tokens in 64 layers: about 260 GiB, and no tensor larger than one allocation.
     let large = ["--n_layer=64", "--n_embd=64", "--block_size=1024", "--batch_size=1024"];

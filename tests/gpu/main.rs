@@ -66,7 +66,7 @@ fn assert_close(one: &[f64], other: &[f64]) {
 }
 
 #[test]
-fn a_self_test_passes_and_says_what_it_ran_on() {
+fn a_self_test_passes_and_names_its_device() {
     let folder = tempfile::tempdir().unwrap();
     let output = fitgpt(folder.path(), &["devices", "--selftest", "--device=vulkan", "--lang=en"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -77,7 +77,7 @@ fn a_self_test_passes_and_says_what_it_ran_on() {
 }
 
 #[test]
-fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
+fn ten_steps_an_evaluation_and_a_sample_match_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     train(folder, &["--max_iters=10", "--device=cpu", "--out_dir=cpu"]);
@@ -98,7 +98,7 @@ fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
 }
 
 #[test]
-fn ten_steps_of_a_qwen_are_those_of_the_cpu() {
+fn ten_steps_of_a_qwen_match_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     // Heads wider than width / heads, and two query heads for each key head.
@@ -143,7 +143,7 @@ fn a_run_in_float16_learns_as_the_cpu_does() {
 }
 
 #[test]
-fn a_missing_device_is_reported_with_a_line_that_works() {
+fn a_missing_device_is_reported_with_a_command_that_works() {
     let folder = tempfile::tempdir().unwrap();
     for device in ["gpu:7", "cuda:7", "metal", "vulkan:7"] {
         let output = fitgpt(folder.path(), &["train", &format!("--device={device}")]);
@@ -176,7 +176,7 @@ fn devices_lists_memory_limits_and_types() {
 }
 
 #[test]
-fn a_plan_names_the_pools_that_were_measured_and_auto_leaves_software_alone() {
+fn a_plan_names_the_measured_pools_and_auto_ignores_software_drivers() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |device: &str| {
         let output = fitgpt(folder.path(), &[&["plan", device][..], &SMALL].concat());
@@ -202,5 +202,8 @@ fn bfloat16_is_refused_with_float16_as_a_hint_if_the_device_lacks_it() {
     let output = fitgpt(folder.path(), &command);
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("has no bfloat16") && stderr.contains("--dtype=float16"), "{stderr}");
+    assert!(
+        stderr.contains("does not support bfloat16") && stderr.contains("--dtype=float16"),
+        "{stderr}"
+    );
 }

@@ -2,7 +2,7 @@
 
 use fitgpt::{
     data::Dataset,
-    run::{scaler::Scaler, stop::Stop, trainer::Trainer},
+    run::{scaler::Scaler, stop::StopFlag, trainer::Trainer},
 };
 use fitgpt_exec::Watch;
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
@@ -49,7 +49,7 @@ fn waits_once(family: &[(&str, &str)]) {
     trainer.initialise().unwrap();
     for _ in 0..3 {
         let before = device.copies_to_host();
-        let stepped = trainer.step(&Stop::default()).unwrap().expect("not stopped");
+        let stepped = trainer.step(&StopFlag::default()).unwrap().expect("not stopped");
         assert_eq!(
             device.copies_to_host(),
             before + 1,

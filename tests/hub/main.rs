@@ -1,5 +1,5 @@
-//! The real downloading code against a local server that speaks the hub's interface, well and
-//! badly.
+//! Tests the downloading code with a local server that implements the hub's interface, correctly
+//! and with faults.
 
 mod program;
 mod server;
@@ -66,7 +66,7 @@ impl Fixture {
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// The ranges that the store was asked for.
+    /// The ranges that were requested from the store.
     fn ranges(&self) -> Vec<Option<String>> {
         let requests = self.server.take_requests();
         let stored = requests.into_iter().filter(|request| request.target.starts_with("/store/"));
@@ -85,7 +85,7 @@ fn repo(revision: &str) -> Repo {
 }
 
 #[test]
-fn a_repository_is_listed_over_pages_and_its_files_are_where_hugging_faces_tools_look() {
+fn a_repository_is_listed_page_by_page_and_cached_in_hugging_faces_layout() {
     let fixture = Fixture::new();
     let hub = fixture.hub();
     let snapshot = hub.list(&repo("main"), "", NEVER).unwrap();
@@ -113,7 +113,7 @@ fn a_repository_is_listed_over_pages_and_its_files_are_where_hugging_faces_tools
 }
 
 #[test]
-fn what_is_in_the_cache_is_not_asked_for_again_and_is_enough_offline() {
+fn cached_files_are_not_requested_again_and_work_offline() {
     let fixture = Fixture::new();
     let path = fixture.fetch().unwrap();
     fixture.server.take_requests();
@@ -124,7 +124,7 @@ fn what_is_in_the_cache_is_not_asked_for_again_and_is_enough_offline() {
     assert!(fixture.server.take_requests().is_empty(), "a commit does not change");
     let offline = Settings { is_offline: true, ..fixture.settings() };
     assert_eq!(fetch_with(&Hub::new(offline.clone()).unwrap()).unwrap(), path);
-    // Without our listing, as Hugging Face's tools leave a cache.
+    // Without our listing, as in a cache of Hugging Face's tools.
     let ours = fixture.folder.path().join("cache/datasets--owner--name");
     fs::remove_file(ours.join(format!(".fitgpt-{COMMIT}.json"))).unwrap();
     let hub = Hub::new(offline).unwrap();
@@ -138,7 +138,7 @@ fn what_is_in_the_cache_is_not_asked_for_again_and_is_enough_offline() {
 }
 
 #[test]
-fn a_transfer_that_breaks_off_is_resumed_where_it_was() {
+fn an_interrupted_transfer_is_resumed() {
     let fixture = Fixture::new();
     let break_off = VecDeque::from([1_000, 65_536, 0, 1, 0, 0, 100_000]);
     fixture.server.set(Faults { break_off, ..Faults::default() });
@@ -154,7 +154,7 @@ fn a_transfer_that_breaks_off_is_resumed_where_it_was() {
 }
 
 #[test]
-fn a_transfer_that_never_advances_is_an_error_and_keeps_what_came() {
+fn a_transfer_without_progress_is_an_error_and_keeps_its_bytes() {
     let fixture = Fixture::new();
     let break_off = VecDeque::from([5_000, 0, 0, 0]);
     fixture.server.set(Faults { break_off, ..Faults::default() });
@@ -192,7 +192,7 @@ fn a_damaged_file_is_fetched_once_more_and_then_refused() {
 }
 
 #[test]
-fn what_an_earlier_process_left_damaged_or_too_long_does_not_survive() {
+fn damaged_or_too_long_partial_files_are_discarded() {
     for left in [vec![7; 1_000], vec![7; SIZE + 1], vec![7; SIZE]] {
         let fixture = Fixture::new();
         let origin = fixture.folder.path().join("root/datasets/owner/name").join(FILE);
@@ -206,7 +206,7 @@ fn what_an_earlier_process_left_damaged_or_too_long_does_not_survive() {
 }
 
 #[test]
-fn a_length_or_a_range_that_lies_is_refused() {
+fn a_wrong_length_or_range_is_refused() {
     for (faults, expected) in [
         (Faults { lie_by: 100, ..Faults::default() }, "its length is 300100"),
         (Faults { lie_by: -100, ..Faults::default() }, "its length is 299900"),
@@ -218,7 +218,7 @@ fn a_length_or_a_range_that_lies_is_refused() {
         let fixture = Fixture::new();
         fixture.server.set(faults);
         let error = fixture.fetch().unwrap_err();
-        assert!(matches!(error, HubError::BadAnswer { .. }), "{error}");
+        assert!(matches!(error, HubError::BadResponse { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
         assert!(!error.to_string().contains("secret"), "a signature is not printed: {error}");
     }
@@ -255,7 +255,7 @@ fn a_relative_redirect_stays_at_its_host() {
 }
 
 #[test]
-fn a_busy_hub_is_asked_again_after_the_time_that_it_names() {
+fn a_busy_hub_is_retried_after_the_time_that_it_names() {
     let fixture = Fixture::new();
     let refuse = VecDeque::from([(429, "retry-after: 1\r\n"), (503, ""), (500, "")]);
     fixture.server.set(Faults { refuse, ..Faults::default() });
@@ -271,13 +271,13 @@ fn a_busy_hub_is_asked_again_after_the_time_that_it_names() {
 }
 
 #[test]
-fn patience_ends() {
+fn retries_end() {
     let fixture = Fixture::new();
     let busy = VecDeque::from([(429, "retry-after: 0\r\n"); 3]);
     fixture.server.set(Faults { refuse: busy, ..Faults::default() });
     let error = fixture.fetch().unwrap_err();
     assert!(matches!(error, HubError::TooManyRequests { attempts: 3 }), "{error}");
-    // Nobody waits for hours.
+    // A wait of hours is refused.
     let start = Instant::now();
     fixture
         .server
@@ -292,7 +292,7 @@ fn patience_ends() {
 }
 
 #[test]
-fn what_the_hub_refuses_for_good_is_said_at_once() {
+fn a_permanent_refusal_is_reported_at_once() {
     let fixture = Fixture::new();
     let gated =
         (403, "x-error-code: GatedRepo\r\nx-error-message: Access to it is restricted.\r\n");
@@ -309,7 +309,7 @@ fn what_the_hub_refuses_for_good_is_said_at_once() {
 }
 
 #[test]
-fn stopping_leaves_what_came() {
+fn stopping_keeps_the_downloaded_bytes() {
     let fixture = Fixture::new();
     let hub = fixture.hub();
     let snapshot = hub.list(&repo("main"), "", NEVER).unwrap();

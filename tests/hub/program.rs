@@ -14,12 +14,12 @@ use super::{
 };
 
 /// A folder to work in, a hub, and a cache.
-struct Place {
+struct HubFolder {
     folder: TempDir,
     server: Server,
 }
 
-impl Place {
+impl HubFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stories = folder.path().join("root/datasets/roneneldan/TinyStories/data");
@@ -69,14 +69,14 @@ fn ok(output: &Output) -> serde_json::Value {
 
 #[test]
 fn a_dataset_by_name_is_downloaded_prepared_and_then_prepared_offline() {
-    let place = Place::new();
+    let place = HubFolder::new();
     let output = place.run(&["prepare", "tinystories", "--json"]);
     let summary = ok(&output);
     assert!(place.path("data/tinystories/train.bin").exists());
-    let said = stderr(&output);
-    assert!(said.contains("roneneldan/TinyStories at f54c09fd2331: 3 files"), "{said}");
-    assert!(said.contains("to download:") && said.contains("dataset: about"), "{said}");
-    // The repository's own validation file is the validation split.
+    let printed = stderr(&output);
+    assert!(printed.contains("roneneldan/TinyStories at f54c09fd2331: 3 files"), "{printed}");
+    assert!(printed.contains("to download:") && printed.contains("dataset: about"), "{printed}");
+    // The repository's validation file is the validation split.
     let documents = summary["documents"].as_u64().unwrap();
     assert_eq!(summary["val_documents"].as_u64().unwrap() * 3, documents);
     place.server.take_requests();
@@ -93,18 +93,18 @@ fn a_dataset_by_name_is_downloaded_prepared_and_then_prepared_offline() {
 }
 
 #[test]
-fn a_path_wins_over_a_name_and_says_so() {
-    let place = Place::new();
-    fs::write(place.path("tinystories"), "A text of its own. ".repeat(50)).unwrap();
+fn a_path_wins_over_a_name_with_a_note() {
+    let place = HubFolder::new();
+    fs::write(place.path("tinystories"), "A different text. ".repeat(50)).unwrap();
     let output = place.run(&["prepare", "tinystories", "--json"]);
     assert_eq!(ok(&output)["documents"], 1);
-    assert!(stderr(&output).contains("`tinystories` is a path here"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`tinystories` exists as a path"), "{}", stderr(&output));
     assert!(place.server.take_requests().is_empty());
 }
 
 #[test]
 fn refusals_are_exit_code_2_with_advice() {
-    let place = Place::new();
+    let place = HubFolder::new();
     let refused = |args: &[&str], faults: Faults, expected: &[&str]| {
         place.server.set(faults);
         let output = place.run(args);
@@ -131,7 +131,7 @@ fn refusals_are_exit_code_2_with_advice() {
     refused(
         &["prepare", "tinystories"],
         Faults { corrupt: 2, ..Faults::default() },
-        &["arrived damaged twice"],
+        &["was damaged in two downloads"],
     );
     let output =
         place.command(&["prepare", "climbmix"]).env("HF_HUB_OFFLINE", "1").output().unwrap();
@@ -143,7 +143,7 @@ fn refusals_are_exit_code_2_with_advice() {
 
 #[test]
 fn a_disk_that_is_too_small_is_refused_before_the_download() {
-    let place = Place::new();
+    let place = HubFolder::new();
     let folder = place.path("root/datasets/Skylion007/openwebtext/plain_text");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("train-00000-of-00080.parquet");
@@ -152,17 +152,17 @@ fn a_disk_that_is_too_small_is_refused_before_the_download() {
     fs::write(file.with_added_extension("sha"), format!("{} {hash} {hash}", 1_u64 << 42)).unwrap();
     let output = place.run(&["prepare", "openwebtext"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = stderr(&output);
-    assert!(said.contains("to download: 4398.0 GB"), "{said}");
-    assert!(said.contains("7696581394432 bytes are needed on the disk of"), "{said}");
-    assert!(said.contains("--files N"), "{said}");
+    let printed = stderr(&output);
+    assert!(printed.contains("to download: 4398.0 GB"), "{printed}");
+    assert!(printed.contains("7696581394432 bytes are needed on the disk of"), "{printed}");
+    assert!(printed.contains("--files N"), "{printed}");
     let is_content = |request: &super::server::Request| request.target.contains("resolve");
     assert!(!place.server.take_requests().iter().any(is_content));
 }
 
 #[test]
-fn a_download_that_is_killed_goes_on_where_it_was() {
-    let place = Place::new();
+fn a_killed_download_is_resumed() {
+    let place = HubFolder::new();
     let folder = place.path("root/datasets/kjj0/fineweb10B-gpt2");
     fs::create_dir_all(&folder).unwrap();
     for (name, tokens) in [("fineweb_val_000000.bin", 5_000), ("fineweb_train_000001.bin", 900_000)]
@@ -202,7 +202,7 @@ fn a_download_that_is_killed_goes_on_where_it_was() {
 
 #[test]
 fn a_model_is_downloaded_for_a_plan_and_for_its_weights() {
-    let place = Place::new();
+    let place = HubFolder::new();
     let model = place.path("root/models/owner/tiny");
     fs::create_dir_all(&model).unwrap();
     let config = r#"{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32,
@@ -220,6 +220,6 @@ fn a_model_is_downloaded_for_a_plan_and_for_its_weights() {
     assert!(snapshots.join(super::COMMIT).join("config.json").is_file());
     let output = place.run(&["sample", "--init_from=owner/tiny", "--download"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = stderr(&output);
-    assert!(said.contains("`owner/tiny` has no `model.safetensors` (404)"), "{said}");
+    let printed = stderr(&output);
+    assert!(printed.contains("`owner/tiny` has no `model.safetensors` (404)"), "{printed}");
 }

@@ -1,7 +1,7 @@
 //! The server of these tests as a program: `cargo run --example hub_server -- FOLDER [PAUSE_MS]`. It
 //! prints its address, and serves until it is killed.
 
-#![expect(clippy::print_stdout, reason = "it is a program of its own")]
+#![expect(clippy::print_stdout, reason = "it is a separate program")]
 #![allow(dead_code, reason = "the tests use the rest")]
 
 mod server;

@@ -1,9 +1,10 @@
-//! A server that speaks the hub's file interface on the loopback, over a folder:
+//! A server on the loopback that implements the hub's file interface for a folder:
 //! `datasets/OWNER/NAME/PATH` and `models/OWNER/NAME/PATH`.
 //!
 //! Files of more than 1,000 bytes are in large-file storage, as on the hub: an address of the hub
-//! redirects to a store at another host name, which takes ranges and must not see the token. A
-//! test can make it break off, lie, corrupt, refuse and be busy.
+//! redirects to a store at another host name, which supports ranges and must not get the token.
+//! Tests can inject faults: interrupted, corrupted or refused responses, wrong lengths, and a busy
+//! server.
 
 use std::{
     collections::VecDeque,
@@ -17,28 +18,28 @@ use std::{
     time::Duration,
 };
 
-/// The commit that branches are at.
+/// The commit of every branch.
 pub(crate) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// How many files a page of a listing has.
+/// Files per page of a listing.
 const PAGE: usize = 2;
 
-/// What goes wrong.
+/// The faults to inject.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Each answer with content ends after so many bytes, one entry an answer.
+    /// The number of bytes after which a response with content ends, one entry per response.
     pub(crate) break_off: VecDeque<u64>,
-    /// In so many answers with content a byte is wrong.
+    /// The number of responses with content that have a wrong byte.
     pub(crate) corrupt: u32,
-    /// Each request is refused so, one entry a request: a status and headers.
+    /// The status and headers with which requests are refused, one entry per request.
     pub(crate) refuse: VecDeque<(u16, &'static str)>,
     /// Ranges are ignored.
     pub(crate) without_ranges: bool,
-    /// The stated length is so many bytes more than there are.
+    /// By how many bytes the stated length is too large.
     pub(crate) lie_by: i64,
-    /// The start of a part is so many bytes after the one that was asked for.
+    /// By how many bytes the start of a range is after the requested one.
     pub(crate) shift_by: u64,
-    /// Who may read.
+    /// The token that is required, if any.
     pub(crate) token: Option<&'static str>,
     /// The redirect is relative, and to the hub itself.
     pub(crate) one_host: bool,
@@ -46,7 +47,7 @@ pub(crate) struct Faults {
     pub(crate) pause: Duration,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) target: String,
@@ -78,7 +79,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let this = this.clone();
-                // A client that goes away is no failure of the server.
+                // A client that disconnects is not an error of the server.
                 thread::spawn(move || drop(this.answer(&stream)));
             }
         });

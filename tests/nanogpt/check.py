@@ -189,7 +189,7 @@ class Check:
         printed = self.run(*resume, "--max_iters=16")
         assert "continues nanoGPT's run at step 7, with the moments of 7 updates" in printed, printed
         compare(f"{name}, continued by fitgpt", self.losses(name, range(7, 17)), theirs)
-        # The run now has a checkpoint of fitgpt's own; `ckpt.pt` is as it was.
+        # The run now has a checkpoint in fitgpt's format; `ckpt.pt` is unchanged.
         assert torch.load(out / "ckpt.pt")["iter_num"] == 7
 
         self.run("export", name, "--to", "nanogpt", "--out", f"{name}-back.pt")
@@ -314,10 +314,10 @@ class Check:
                  "--eval_iters=1", "--device=cpu", "--json"]  # fmt: skip
         cases = [("muon", "--optimizer=muon", "muon"), ("8bit", "--optimizer=adamw8bit", "8bit"),
                  ("llama", "--family=llama", "llama")]  # fmt: skip
-        for name, flag, said in cases:
+        for name, flag, expected in cases:
             self.run("train", *small, flag, f"--out_dir={name}")
             printed = self.run("export", name, "--to", "nanogpt", "--out", "x.pt", code=2)
-            assert said in printed, printed
+            assert expected in printed, printed
         evil = self.folder / "evil"
         evil.mkdir()
 

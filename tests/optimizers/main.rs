@@ -115,7 +115,7 @@ struct AdamFacts {
 }
 
 #[test]
-fn codes_and_scales_of_three_steps_are_numpys() {
+fn codes_and_scales_of_three_steps_match_numpy() {
     let golden = OptimizerGolden::read("adamw8bit.safetensors");
     let facts: AdamFacts = serde_json::from_str(&golden.facts).unwrap();
     let (count, blocks) = ([facts.count], [facts.count.div_ceil(256)]);
@@ -242,7 +242,7 @@ fn muon(
 }
 
 #[test]
-fn muon_in_float32_is_the_algorithm_and_in_bfloat16_torchs_within_its_rounding() {
+fn muon_matches_its_algorithm_in_float32_and_torch_in_bfloat16_within_rounding() {
     let golden = OptimizerGolden::read("muon.safetensors");
     let facts: MuonFacts = serde_json::from_str(&golden.facts).unwrap();
     for case in &facts.cases {

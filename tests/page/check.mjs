@@ -42,7 +42,7 @@ const verdicts = (page) => page.locator(".panel").evaluateAll((panels) => panels
 
 /** Heights of the peak with its overhead and of the budget in PyTorch's picture; 0 is the top. */
 const lines = (page) => page.locator(".panel[data-engine=torch] .plot").evaluate((plot) => ({
-  peak: Number(plot.querySelector(".beside").getAttribute("y")),
+  peak: Number(plot.querySelector(".overhead").getAttribute("y")),
   budget: Number(plot.querySelector(".budget").getAttribute("y1")),
 }));
 
@@ -146,7 +146,7 @@ await check("several ranks are planned as `plan --ranks` does", async () => {
   assert.equal(await plan.ended, 0, plan.output);
   const { arena_bytes: arena } = JSON.parse(plan.output);
   assert.deepEqual(shown, [`${(arena / 2 ** 30).toFixed(2)} GiB`]);
-  // nanoGPT's ranks are not planned, and the panel says so.
+  // nanoGPT's ranks are not planned, which the panel shows.
   assert.match(await page.locator(".panel[data-engine=torch] .sentence").textContent(), /PyTorch/);
   assert.match(await page.locator("#command").textContent(), /^mpirun -np 5 fitgpt train/);
   await until("the address has it", () => page.url(), (url) => url.includes("ranks=5"));

@@ -69,7 +69,7 @@ const chrome = await browser();
 let server = await serve(ten);
 
 // From the start of the navigation to a page whose controls answer, and to the first picture. A
-// context of its own has an empty cache.
+// separate context has an empty cache.
 const ready = [];
 const pictured = [];
 for (let n = 0; n < 12; n++) {

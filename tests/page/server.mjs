@@ -39,7 +39,7 @@ export async function serve(cwd, ...more) {
   return { child, ...facts, origin: `http://127.0.0.1:${facts.port}` };
 }
 
-/** A browser without a window. As root, Chromium has no sandbox of its own. */
+/** A browser without a window. As root, Chromium runs without its sandbox. */
 export function browser() {
   const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
   return chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fitgpt::{
-    checkpoint::{Positions, StoreError, TensorPiece, TensorSink, Tensors, Weights},
+    checkpoint::{PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights},
     run::init,
 };
 use fitgpt_exec::{
@@ -100,7 +100,7 @@ impl FamilyRun {
         init::rotary(&mut backend, TRAIN, state.rotary, &model).unwrap();
         let expected = golden::GoldenTensors::read(&file);
         let mut run = Self { model, facts, expected, state, backend };
-        weights.read(&Tensors::weights_of(&model), Positions::Exact, &mut run).unwrap();
+        weights.read(&Tensors::weights_of(&model), PositionRows::Exact, &mut run).unwrap();
         run
     }
 
@@ -136,7 +136,7 @@ impl FamilyRun {
         let pairs = ours.iter().zip(theirs);
         let worst = pairs.map(|(a, b)| f64::from((a - b).abs())).fold(0f64, f64::max) / largest;
         let allowed = MULTIPLE * self.facts.float32_error[quantity].max(f64::from(f32::EPSILON));
-        // In this form a NaN fails.
+        // Written so that a NaN fails.
         assert!(
             worst <= allowed,
             "{what}: off by {worst:e} of its largest element, {allowed:e} allowed"
@@ -153,7 +153,7 @@ impl TensorSink for FamilyRun {
 }
 
 #[test]
-fn every_gradient_of_the_first_step_is_transformers() {
+fn every_gradient_of_the_first_step_matches_transformers() {
     for isa in Isa::all() {
         for folder in FOLDERS {
             let mut run = FamilyRun::new(folder, isa, Recompute::default());
@@ -169,7 +169,7 @@ fn every_gradient_of_the_first_step_is_transformers() {
 }
 
 #[test]
-fn ten_steps_have_transformers_losses_and_norms() {
+fn the_losses_and_norms_of_ten_steps_match_transformers() {
     for isa in Isa::all() {
         for folder in FOLDERS {
             let mut run = FamilyRun::new(folder, isa, Recompute::default());

@@ -1,8 +1,8 @@
 //! Reads and runs a folder that `transformers` wrote.
 
 use fitgpt::{
-    checkpoint::{Positions, Tensors, Weights},
-    run::sample::{Sampler, Window},
+    checkpoint::{PositionRows, Tensors, Weights},
+    run::sample::{ContextWindow, Sampler},
 };
 use fitgpt_exec::{
     Watch,
@@ -13,7 +13,7 @@ use fitgpt_plan::{job, program::decoder, units::DType};
 use crate::{families::FOLDERS, golden};
 
 #[test]
-fn a_folder_of_transformers_gives_its_logits_here() {
+fn a_folder_of_transformers_gives_the_same_logits() {
     for folder in std::iter::once("transformers_gpt2").chain(FOLDERS) {
         logits_are_theirs(folder);
     }
@@ -27,8 +27,9 @@ fn logits_are_theirs(folder: &str) {
         vec![decoder::prefill(&model, 1, DType::F32), decoder::decode(&model, 1, DType::F32)];
     let plan = job::plan(programs, &target).unwrap();
     let backend = Cpu::new(plan, target, Watch::Off).unwrap();
-    let mut sampler = Sampler::new(Box::new(backend), &model, 1, DType::F32, Window::Half).unwrap();
-    weights.read(&Tensors::weights_of(&model), Positions::Exact, &mut sampler).unwrap();
+    let mut sampler =
+        Sampler::new(Box::new(backend), &model, 1, DType::F32, ContextWindow::Half).unwrap();
+    weights.read(&Tensors::weights_of(&model), PositionRows::Exact, &mut sampler).unwrap();
 
     let expected = golden::GoldenTensors::read(&format!("{folder}/expected.safetensors"));
     // With several batches, the logits are those of the first.

@@ -110,7 +110,7 @@ impl GoldenRun {
         let pairs = ours.iter().zip(theirs);
         let worst = pairs.map(|(a, b)| f64::from((a - b).abs())).fold(0f64, f64::max) / largest;
         let allowed = self.allowed(quantity);
-        // In this form a NaN fails.
+        // Written so that a NaN fails.
         assert!(
             worst <= allowed,
             "{what}: off by {worst:e} of its largest element, {allowed:e} allowed"
@@ -128,7 +128,7 @@ fn everywhere(check: impl Fn(&str, Isa)) {
 }
 
 #[test]
-fn every_gradient_of_the_first_step_is_pytorchs() {
+fn every_gradient_of_the_first_step_matches_pytorch() {
     everywhere(|case, isa| {
         let mut run = GoldenRun::new(case, isa);
         run.micro_batches(0);
@@ -155,7 +155,7 @@ fn every_gradient_of_the_first_step_is_pytorchs() {
 }
 
 #[test]
-fn ten_steps_have_pytorchs_losses_norms_and_weights() {
+fn the_losses_norms_and_weights_of_ten_steps_match_pytorch() {
     everywhere(|case, isa| {
         let mut run = GoldenRun::new(case, isa);
         let (mut losses, mut norms) = (Vec::new(), Vec::new());
@@ -183,7 +183,7 @@ fn ten_steps_have_pytorchs_losses_norms_and_weights() {
 }
 
 #[test]
-fn the_evaluation_has_pytorchs_loss_of_every_sequence() {
+fn the_loss_of_every_evaluated_sequence_matches_pytorch() {
     everywhere(|case, isa| {
         let mut run = GoldenRun::new(case, isa);
         run.load(EVALUATE, 0, 0);

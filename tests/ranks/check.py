@@ -212,7 +212,7 @@ def stops(runs, expected):
             time.sleep(0.05)
         send(process)
         text = wait(process)
-        # On Ctrl-C `mpirun` has an exit code of its own.
+        # On Ctrl-C `mpirun` has a different exit code.
         check(process.returncode == (1 if "Ctrl-C" in name else 130), f"{name}: exit code {process.returncode}\n{text}")
         log = ended(runs.folder / "stopped/events.jsonl")
         saved = [event["step"] for event in log if event["event"] == "checkpoint"]
@@ -284,7 +284,7 @@ def failures(runs):
     print("a full disk ends the run:", next(l for l in text.splitlines() if "error:" in l))
     runs.run(2, ["--init_from=resume", "--out_dir=full", f"--max_iters={len(runs.result('full')[0])}"])
 
-    # A loss that is no number.
+    # A loss that is NaN.
     text = runs.run(3, [*LONG, "--learning_rate=1e30", "--grad_clip=0", "--warmup_iters=0", "--out_dir=diverged"], expected=None)
     check("[rank 0, host" in text and "error:" in text, f"no number: {text}")
     print("a loss that is no number ends the run:", next(l for l in text.splitlines() if "error:" in l))
@@ -308,7 +308,7 @@ def main():
     print(f"seed {seed}")
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder).resolve()
-        program = folder / "fitgpt-mpi"  # a file of its own, by which its processes are found
+        program = folder / "fitgpt-mpi"  # a copy, by which its processes are found
         shutil.copy(given.program.resolve(), program)
         runs = Runs(program, given.mpirun.split(), folder)
         equal_bits(runs)

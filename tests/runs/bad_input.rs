@@ -8,9 +8,9 @@ use std::{
 use fitgpt_plan::config::{KEYS, Key, ValueKind, ValueRange};
 use serde_json::Value;
 
-use crate::program::{Place, Ran, TINY, events, steps_logged, wait_until};
+use crate::program::{Ran, TINY, TestFolder, events, steps_logged, wait_until};
 
-/// It must fail in order and say all of `names`.
+/// Checks that it failed with exit code 2 and a message with all of `names`.
 #[track_caller]
 fn refused(ran: &Ran, names: &[&str]) {
     assert_eq!(ran.code, Some(2), "{}\n{}", ran.stdout, ran.stderr);
@@ -25,11 +25,11 @@ fn refused(ran: &Ran, names: &[&str]) {
     }
 }
 
-fn train(place: &Place, more: &[&str]) -> Ran {
+fn train(place: &TestFolder, more: &[&str]) -> Ran {
     place.run(&[&["train", "--max_iters=3", "--out_dir=out"], TINY, more].concat())
 }
 
-/// Values of a key that no config takes, as overrides; empty if any text is one.
+/// Values of a key that no config accepts, as overrides; empty if any text is accepted.
 fn nonsense(key: &Key) -> Vec<&'static str> {
     let mut values = match key.kind {
         ValueKind::Int => vec!["many", "1.5", "-1", "99999999999999999999"],
@@ -52,14 +52,14 @@ fn nonsense(key: &Key) -> Vec<&'static str> {
 }
 
 #[test]
-fn nonsense_in_every_key_is_refused_by_its_name() {
-    let place = Place::new();
+fn an_invalid_value_of_any_key_is_refused_with_its_name() {
+    let place = TestFolder::new();
     for key in KEYS {
         for value in nonsense(key) {
             let ran = place.run(&["train", "--out_dir=out", &format!("--{}={value}", key.name)]);
             refused(&ran, &[key.name]);
         }
-        // In a file even a text can be of the wrong type.
+        // In a file, a text can also have the wrong type.
         let wrong = if key.kind == ValueKind::Text { "3" } else { "b'bytes'" };
         fs::write(place.path("c.py"), format!("\n{} = {wrong}\n", key.name)).unwrap();
         let ran = place.run(&["train", "c.py", "--out_dir=out"]);
@@ -69,9 +69,9 @@ fn nonsense_in_every_key_is_refused_by_its_name() {
 }
 
 #[test]
-fn broken_token_files_are_named_and_nothing_is_begun() {
+fn broken_token_files_are_named_before_the_run_starts() {
     for file in ["train.bin", "val.bin"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.path("data/tiny").join(file);
         let whole = fs::read(&path).unwrap();
         // A shard of llm.c whose header announces more than follows.
@@ -98,8 +98,8 @@ fn broken_token_files_are_named_and_nothing_is_begun() {
 }
 
 #[test]
-fn a_token_outside_the_vocabulary_is_told_with_its_place() {
-    let place = Place::new();
+fn a_token_outside_the_vocabulary_is_reported_with_its_position() {
+    let place = TestFolder::new();
     for file in ["train.bin", "val.bin"] {
         let path = place.path("data/tiny").join(file);
         let whole = fs::read(&path).unwrap();
@@ -110,8 +110,8 @@ fn a_token_outside_the_vocabulary_is_told_with_its_place() {
 }
 
 #[test]
-fn a_pickle_with_code_in_it_is_refused_and_not_run() {
-    let place = Place::new();
+fn a_pickle_with_code_is_refused_and_not_executed() {
+    let place = TestFolder::new();
     let meta = place.path("data/tiny/meta.pkl");
     let call: &[u8] = b"cos\nsystem\n(S'touch pwned'\ntR.";
     let truncated: &[u8] = b"\x80\x04\x95\x20\x00\x00";
@@ -128,8 +128,8 @@ fn a_pickle_with_code_in_it_is_refused_and_not_run() {
 }
 
 #[test]
-fn a_foreign_or_mixed_checkpoint_is_refused_and_left_as_it_is() {
-    let place = Place::new();
+fn a_foreign_or_mixed_checkpoint_is_refused_and_not_changed() {
+    let place = TestFolder::new();
     place.train(&["--max_iters=2", "--eval_interval=2", "--out_dir=out"]);
     place.train(&["--max_iters=3", "--eval_interval=2", "--out_dir=other"]);
     let resume = ["train", "--init_from=resume", "--out_dir=out"];
@@ -154,7 +154,7 @@ fn a_foreign_or_mixed_checkpoint_is_refused_and_left_as_it_is() {
         for (what, bytes) in cases {
             fs::write(out(name), bytes).unwrap();
             let ran = place.run(&resume);
-            // A flipped bit in a config can be another config: only then it may go on.
+            // A flipped bit in a config may give another valid config; only then may it continue.
             if name == "config.json" && what == "flipped" {
                 assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
             } else {
@@ -174,7 +174,7 @@ fn a_foreign_or_mixed_checkpoint_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_checkpoint_of_another_shape_is_refused_by_key() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=1", "--eval_interval=2", "--out_dir=out"]);
     let before = fs::read(place.path("out/state.safetensors")).unwrap();
     for (key, value) in [
@@ -194,7 +194,7 @@ fn a_checkpoint_of_another_shape_is_refused_by_key() {
 
 #[test]
 fn an_out_dir_that_cannot_be_written_is_named_before_the_first_step() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path("file"), "").unwrap();
     let mut folders = vec!["file", "file/below"];
     if cfg!(target_os = "linux") {
@@ -209,8 +209,8 @@ fn an_out_dir_that_cannot_be_written_is_named_before_the_first_step() {
 }
 
 #[test]
-fn a_second_run_in_one_folder_is_refused_and_the_first_goes_on() {
-    let place = Place::new();
+fn a_second_run_in_one_folder_is_refused_and_the_first_continues() {
+    let place = TestFolder::new();
     let long = [&["train", "--max_iters=1000000", "--out_dir=out"], TINY].concat();
     let mut first =
         place.command(&long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -225,7 +225,7 @@ fn a_second_run_in_one_folder_is_refused_and_the_first_goes_on() {
 
 #[test]
 fn a_loss_that_turns_nan_ends_the_run_and_keeps_the_last_good_checkpoint() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--eval_interval=1000", "--dropout=0.1"];
     place.train(&[&common[..], &["--max_iters=12", "--out_dir=whole"]].concat());
     place.train(&[&common[..], &["--max_iters=5", "--out_dir=out"]].concat());
@@ -236,14 +236,14 @@ fn a_loss_that_turns_nan_ends_the_run_and_keeps_the_last_good_checkpoint() {
     let resume = ["train", "--init_from=resume", "--out_dir=out", "--max_iters=12"];
     let wild = ["--learning_rate=1e30", "--decay_lr=False"];
     let ran = place.run(&[&resume[..], &wild].concat());
-    refused(&ran, &["step 7 ended with a loss of ", "checkpoint is of step 6", "learning_rate"]);
+    refused(&ran, &["step 7 ended with a loss of ", "checkpoint is from step 6", "learning_rate"]);
     assert!(ran.stderr.contains("NaN") || ran.stderr.contains("inf"), "{}", ran.stderr);
     assert_eq!(files(), before);
     let last = fs::read_to_string(place.path("out/events.jsonl")).unwrap();
     let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
     assert_eq!((&last["event"], &last["reason"]), (&"end".into(), &"diverged".into()));
 
-    // With the old rate it goes on as if nothing had been.
+    // With the old learning rate it continues as if nothing had happened.
     assert_eq!(place.run(&resume).code, Some(0));
     let losses = |name: &str| {
         let steps = events(&place.path(name), "step");
@@ -254,7 +254,7 @@ fn a_loss_that_turns_nan_ends_the_run_and_keeps_the_last_good_checkpoint() {
 
 /// Runs with a limit on the size of files, in blocks of 512 bytes.
 #[cfg(unix)]
-fn with_small_files(place: &Place, args: &[&str], blocks: u32) -> Output {
+fn with_small_files(place: &TestFolder, args: &[&str], blocks: u32) -> Output {
     let program = place.command(args);
     let mut command = std::process::Command::new("/bin/sh");
     command.current_dir(program.get_current_dir().unwrap()).env("LC_ALL", "C");
@@ -266,7 +266,7 @@ fn with_small_files(place: &Place, args: &[&str], blocks: u32) -> Output {
 #[cfg(unix)]
 #[test]
 fn a_disk_that_fills_up_in_a_save_costs_no_checkpoint() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--eval_interval=4", "--dropout=0.1"];
     place.train(&[&common[..], &["--max_iters=14", "--out_dir=whole"]].concat());
     place.train(&[&common[..], &["--max_iters=5", "--out_dir=out"]].concat());
@@ -275,7 +275,7 @@ fn a_disk_that_fills_up_in_a_save_costs_no_checkpoint() {
     let resume = ["train", "--init_from=resume", "--out_dir=out", "--max_iters=14"];
     // Too little for the state, and too little for the weights; the log is far below either.
     for bytes in [state - 600, model / 2] {
-        assert!(bytes > 50_000, "the limit must leave room for the log");
+        assert!(bytes > 50_000, "the limit must be larger than the log");
         let output = with_small_files(&place, &resume, (bytes / 512) as u32);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");

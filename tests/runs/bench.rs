@@ -1,12 +1,12 @@
-//! `fitgpt bench`, as programs read it.
+//! `fitgpt bench --json`.
 
 use serde_json::Value;
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
 #[test]
 fn bench_measures_every_program_of_a_job_and_the_machine() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&["bench", "--job=shakespeare_char_cpu", "--runs=1", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -20,14 +20,14 @@ fn bench_measures_every_program_of_a_job_and_the_machine() {
         let flops: u64 = ops.iter().map(|op| op["flops"].as_u64().unwrap()).sum();
         assert_eq!(flops, program["flops"].as_u64().unwrap(), "the ops' work is the program's");
     }
-    // 12 sequences of 64 tokens a micro-batch; the whole block as a prompt; one token.
+    // 12 sequences of 64 tokens per micro-batch; the whole block as a prompt; one token.
     let tokens: Vec<_> = programs.iter().map(|p| p["tokens"].as_u64().unwrap()).collect();
     assert_eq!((tokens[0], tokens[3], tokens[4]), (768, 64, 1));
 }
 
 #[test]
-fn a_job_that_does_not_fit_is_not_begun() {
-    let place = Place::new();
+fn a_job_that_does_not_fit_is_not_started() {
+    let place = TestFolder::new();
     let ran = place.run(&["bench", "--budget=100MB"]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("this machine has"), "{}", ran.stderr);
@@ -35,7 +35,7 @@ fn a_job_that_does_not_fit_is_not_begun() {
 
 #[test]
 fn an_estimate_counts_the_ops_that_are_measured_and_runs_none() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&["bench", "--device=cuda", "--estimate", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let answer: Value = serde_json::from_str(&ran.stdout).unwrap();

@@ -1,12 +1,12 @@
-//! The command line's contracts: answers, exit codes, and what bad input gets.
+//! The command line's contracts: output, exit codes, and errors for bad input.
 
 use std::fs;
 
-use crate::program::{Place, TINY};
+use crate::program::{TINY, TestFolder};
 
 #[test]
 fn plan_answers_in_json_with_classes_that_sum_to_the_peak() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&[
         "plan",
         "--batch_size=4",
@@ -33,7 +33,7 @@ fn plan_answers_in_json_with_classes_that_sum_to_the_peak() {
 
 #[test]
 fn a_plan_that_does_not_fit_exits_with_one_and_names_its_largest_terms() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&["plan", "--budget=1GB"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.starts_with("error: the plan needs "), "{}", ran.stderr);
@@ -44,7 +44,7 @@ fn a_plan_that_does_not_fit_exits_with_one_and_names_its_largest_terms() {
 
 #[test]
 fn train_refuses_what_does_not_fit_before_it_touches_anything() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&[&["train", "--budget=1MB", "--out_dir=out"], TINY].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("error: the plan needs"), "{}", ran.stderr);
@@ -52,8 +52,8 @@ fn train_refuses_what_does_not_fit_before_it_touches_anything() {
 }
 
 #[test]
-fn nanogpts_log_lines_are_printed_as_its_readers_expect() {
-    let place = Place::new();
+fn log_lines_have_nanogpts_format() {
+    let place = TestFolder::new();
     let ran = place.train(&["--max_iters=2", "--eval_interval=2", "--out_dir=out"]);
     let starts = [
         "tokens per iteration will be: 96\n",
@@ -73,8 +73,8 @@ fn nanogpts_log_lines_are_printed_as_its_readers_expect() {
 }
 
 #[test]
-fn a_preset_without_its_data_says_how_to_make_it_and_how_to_try_without() {
-    let place = Place::new();
+fn a_preset_without_its_data_names_the_commands_that_help() {
+    let place = TestFolder::new();
     let ran = place.run(&["train", "config/train_gpt2.py", "--device=cpu"]);
     assert_eq!(ran.code, Some(2));
     let prepare = "`fitgpt prepare openwebtext`";
@@ -102,12 +102,12 @@ const BAD: &[(&[&str], &[&str])] = &[
 
 #[test]
 fn bad_input_is_exit_code_two_and_names_the_thing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (args, names) in BAD {
         let ran = place.run(args);
         assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
         for name in *names {
-            assert!(ran.stderr.contains(name), "{args:?} does not say {name}: {}", ran.stderr);
+            assert!(ran.stderr.contains(name), "{args:?} does not name {name}: {}", ran.stderr);
         }
         assert!(!ran.stderr.contains("panicked"), "{args:?}: {}", ran.stderr);
     }
@@ -115,7 +115,7 @@ fn bad_input_is_exit_code_two_and_names_the_thing() {
 
 #[test]
 fn errors_are_json_with_the_json_flag() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (args, _) in BAD {
         let ran = place.run(&[args, &["--json"][..]].concat());
         assert_eq!(ran.code, Some(2), "{args:?}");
@@ -126,7 +126,7 @@ fn errors_are_json_with_the_json_flag() {
 
 #[test]
 fn a_config_outside_the_subset_is_refused_with_its_line() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path("c.py"), "batch_size = 4\nfor x in range(3):\n    pass\n").unwrap();
     let ran = place.run(&["plan", "c.py"]);
     assert_eq!(ran.code, Some(2));
@@ -135,7 +135,7 @@ fn a_config_outside_the_subset_is_refused_with_its_line() {
 
 #[test]
 fn broken_data_is_named_with_its_file() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let train = place.path("data/tiny/train.bin");
     let whole = fs::read(&train).unwrap();
     let cases: [(&str, Vec<u8>, &str); 4] = [
@@ -155,7 +155,7 @@ fn broken_data_is_named_with_its_file() {
 
 #[test]
 fn a_checkpoint_of_another_shape_or_a_damaged_one_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=2", "--eval_interval=2", "--out_dir=out"]);
     let resume = ["train", "--init_from=resume", "--out_dir=out"];
     let ran = place.run(&[&resume[..], &["--n_layer=3"]].concat());
@@ -176,14 +176,14 @@ fn a_checkpoint_of_another_shape_or_a_damaged_one_is_refused() {
 
 #[test]
 fn an_ignored_key_is_mentioned_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.train(&["--max_iters=0", "--wandb_log=True", "--out_dir=out"]);
     assert_eq!(ran.stderr.matches("`wandb_log`").count(), 1, "{}", ran.stderr);
 }
 
 #[test]
 fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_key_that_matters() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let commands = [
         "plan", "fit", "doctor", "prepare", "train", "sample", "patch", "bench", "devices", "demo",
     ];
@@ -206,7 +206,7 @@ fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_key_that_matters()
 
 #[test]
 fn samples_are_printed_like_nanogpts_and_do_not_depend_on_the_batch() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=5", "--out_dir=out"]);
     let sample = |more: &[&str]| {
         let ran = place.run(
@@ -217,7 +217,7 @@ fn samples_are_printed_like_nanogpts_and_do_not_depend_on_the_batch() {
     };
     let text = sample(&["--num_samples=3"]).stdout;
     assert_eq!(text.matches("---------------\n").count(), 3, "{text}");
-    // 63 tokens exceed a block of 24: the cache is refilled, and the report says so.
+    // 63 tokens exceed a block of 24: the cache is refilled, which is reported.
     let ran = sample(&["--num_samples=3", "--json"]);
     assert!(ran.json()["refills"].as_u64().unwrap() > 0);
     let three = ran.json()["samples"].clone();
@@ -233,7 +233,7 @@ fn samples_are_printed_like_nanogpts_and_do_not_depend_on_the_batch() {
 
 #[test]
 fn help_and_usage_errors_that_are_piped_have_no_colour() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let help = place.run(&["train", "--help"]);
     assert_eq!(help.code, Some(0));
     assert!(help.stdout.contains("--fit") && !help.stdout.contains('\u{1b}'), "{}", help.stdout);
@@ -242,9 +242,9 @@ fn help_and_usage_errors_that_are_piped_have_no_colour() {
     assert!(!wrong.stderr.contains('\u{1b}'), "{}", wrong.stderr);
 }
 
-/// A loader that finds no driver of NVIDIA's, whatever this machine has.
+/// Runs the program so that it finds no NVIDIA driver, even on a machine with one.
 #[cfg(target_os = "linux")]
-fn without_a_card(place: &Place, args: &[&str]) -> std::process::Output {
+fn without_a_card(place: &TestFolder, args: &[&str]) -> std::process::Output {
     let folder = place.path("no driver");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("libnvidia-ml.so.1"), "").unwrap();
@@ -253,8 +253,8 @@ fn without_a_card(place: &Place, args: &[&str]) -> std::process::Output {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_plan_for_pytorch_on_cuda_asks_for_a_card_that_is_not_here() {
-    let place = Place::new();
+fn a_plan_for_pytorch_on_cuda_asks_for_a_card_if_there_is_none() {
+    let place = TestFolder::new();
     for device in [&[][..], &["--device=cuda"]] {
         let ran = without_a_card(&place, &[&["plan", "--engine=torch"], device].concat());
         let stderr = String::from_utf8_lossy(&ran.stderr);
@@ -267,7 +267,7 @@ fn a_plan_for_pytorch_on_cuda_asks_for_a_card_that_is_not_here() {
 
 #[test]
 fn pytorch_is_planned_by_the_rules_of_its_device() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let peak = |more: &[&str]| {
         let plan = ["plan", "--engine=torch", "--budget=900GB", "--compile=False", "--json"];
         let ran = place.run(&[&plan[..], &["--dtype=bfloat16"], more].concat());
@@ -282,8 +282,8 @@ fn pytorch_is_planned_by_the_rules_of_its_device() {
 }
 
 #[test]
-fn a_plan_ends_with_its_verdict_and_what_to_run_if_it_fits() {
-    let place = Place::new();
+fn a_plan_ends_with_its_verdict_and_the_next_command_if_it_fits() {
+    let place = TestFolder::new();
     let last = |args: &[&str]| {
         let ran = place.run(&[&["plan", "--gpu=RTX 4070"], args].concat());
         ran.stdout.lines().last().unwrap_or_default().to_owned()
@@ -298,8 +298,8 @@ fn a_plan_ends_with_its_verdict_and_what_to_run_if_it_fits() {
 }
 
 #[test]
-fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
-    let place = Place::new();
+fn fit_prints_commands_and_writes_the_config_that_it_recommends() {
+    let place = TestFolder::new();
     fs::write(place.path("my.py"), "batch_size = 16\ngradient_accumulation_steps = 32\n").unwrap();
     let fit = ["fit", "my.py", "--engine=torch", "--gpu=RTX 4070", "--compile=False"];
     let ran = place.run(&[&fit[..], &["--json"]].concat());
@@ -319,7 +319,7 @@ fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
     assert!(ran.stdout.contains("<- recommended"), "{}", ran.stdout);
     assert!(fs::read_to_string(place.path("fitted.py")).unwrap().contains("batch_size = 8"));
 
-    // What fits is not recommended: it fits, and by so much.
+    // A config that fits gets no recommendation, only how much is left.
     let ran = place.run(&["fit", "--gpu=RTX 4070", "--batch_size=4"]);
     assert!(ran.stdout.starts_with("fits unchanged: "), "{}", ran.stdout);
     assert!(!ran.stdout.contains("recommended"), "{}", ran.stdout);
@@ -331,22 +331,22 @@ fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
     assert!(ran.stdout.starts_with("no option that keeps the training fits\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("none.py was not written"), "{}", ran.stdout);
     assert!(!place.path("none.py").exists());
-    // Programs get the unchanged config.
+    // With `--json` there is the unchanged config, too.
     let config = place.run(&[&large[..3], &["--json"]].concat()).json()["config"].clone();
     assert!(config.as_str().unwrap().contains("init_from = 'gpt2-xl'"), "{config}");
 }
 
 #[test]
 fn a_model_beyond_the_limits_is_refused_before_it_is_planned() {
-    let ran = Place::new().run(&["plan", "--n_layer=1000000"]);
+    let ran = TestFolder::new().run(&["plan", "--n_layer=1000000"]);
     assert_eq!(ran.code, Some(2));
     let error = "`n_layer` must be from 1 to 1024, not `1000000`";
     assert!(ran.stderr.contains(error), "{}", ran.stderr);
 }
 
 #[test]
-fn reserved_memory_is_left_to_others() {
-    let place = Place::new();
+fn reserved_memory_is_not_used() {
+    let place = TestFolder::new();
     let usable = |more: &[&str]| {
         let ran = place.run(&[&["plan", "--gpu=RTX 4070", "--json"], more].concat());
         ran.json()["device"]["usable_bytes"].as_u64().unwrap()
@@ -358,7 +358,7 @@ fn reserved_memory_is_left_to_others() {
 
 #[test]
 fn a_plan_for_a_card_does_not_depend_on_the_threads_of_this_machine() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let arena = |threads: &str| {
         let ran = place.run(&["plan", "--gpu=RTX 4070", "--json", threads]);
         ran.json()["arena_bytes"].as_u64().unwrap()
@@ -368,7 +368,7 @@ fn a_plan_for_a_card_does_not_depend_on_the_threads_of_this_machine() {
 
 #[test]
 fn an_estimate_has_the_batch_of_a_plan() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let batch = |args: &[&str]| {
         let ran = place.run(&[args, &["--gpu=RTX 4070", "--json"]].concat());
         let json = ran.json();

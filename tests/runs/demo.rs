@@ -4,11 +4,11 @@ use std::{fs, process::Command};
 
 use serde_json::Value;
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
 #[test]
-fn every_step_of_the_demo_passes_and_can_be_kept() {
-    let place = Place::new();
+fn every_step_of_the_demo_passes_and_its_folder_can_be_kept() {
+    let place = TestFolder::new();
     let ran = place.run(&["demo", "--json", "--keep=kept"]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     let report = ran.json();
@@ -16,7 +16,7 @@ fn every_step_of_the_demo_passes_and_can_be_kept() {
     let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["doctor", "fit", "plan", "limit", "split", "resume"]);
     for step in steps {
-        // Only Linux holds a process to a limit of its address space.
+        // Only Linux enforces a limit of the address space.
         let is_shown = step["name"] != "limit" || cfg!(target_os = "linux");
         assert_eq!(step["passed"], is_shown, "{step}");
     }
@@ -46,13 +46,13 @@ fn every_step_of_the_demo_passes_and_can_be_kept() {
 
 #[cfg(unix)]
 #[test]
-fn a_step_of_the_demo_that_fails_is_named_and_nothing_stays() {
-    let place = Place::new();
+fn a_failing_step_of_the_demo_is_named_and_nothing_is_left() {
+    let place = TestFolder::new();
     let temporary = place.path("tmp");
     fs::create_dir(&temporary).unwrap();
     let program = place.command(&["demo"]);
     let mut command = Command::new("/bin/sh");
-    // No file may hold a byte: the first step cannot write its log.
+    // With a file-size limit of zero, the first step cannot write its log.
     command.args(["-c", "ulimit -f 0 && exec \"$@\"", "sh"]).arg(program.get_program());
     command.arg("demo").env("LC_ALL", "C").env("TMPDIR", &temporary);
     let output = command.output().unwrap();
@@ -64,8 +64,8 @@ fn a_step_of_the_demo_that_fails_is_named_and_nothing_stays() {
 }
 
 #[test]
-fn shells_get_their_completions_and_others_an_error() {
-    let place = Place::new();
+fn known_shells_get_completions_and_others_an_error() {
+    let place = TestFolder::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let ran = place.run(&["completions", shell]);
         assert_eq!(ran.code, Some(0), "{shell}: {}", ran.stderr);
@@ -82,7 +82,7 @@ fn shells_get_their_completions_and_others_an_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn bash_completes_commands_and_keys() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path("fitgpt.bash"), place.run(&["completions", "bash"]).stdout).unwrap();
     let bash = |script: &str| {
         let mut command = Command::new("bash");

@@ -7,13 +7,13 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Place, TINY, events, steps_logged, wait_until};
+use crate::program::{TINY, TestFolder, events, steps_logged, wait_until};
 
 /// A process that runs until it is dropped.
 struct Running(Child);
 
 impl Running {
-    fn training(place: &Place) -> Self {
+    fn training(place: &TestFolder) -> Self {
         let args = [&["train"], TINY, &["--max_iters=1000000", "--eval_interval=1000000"]].concat();
         let mut command = place.command(&[&args[..], &["--out_dir=out"]].concat());
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -34,8 +34,8 @@ impl Drop for Running {
 }
 
 #[test]
-fn devices_name_the_limits_and_the_budget_is_below_the_least() {
-    let place = Place::new();
+fn devices_names_the_limits_and_the_budget_is_below_the_lowest() {
+    let place = TestFolder::new();
     let ran = place.run(&["devices", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let report = ran.json();
@@ -57,7 +57,7 @@ fn devices_name_the_limits_and_the_budget_is_below_the_least() {
 
 #[test]
 fn a_self_test_compares_every_op_in_three_types_and_times_training() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&["devices", "--selftest", "--device=cpu", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let report = ran.json();
@@ -74,8 +74,8 @@ fn a_self_test_compares_every_op_in_three_types_and_times_training() {
     assert_eq!(attention["types"].as_array().unwrap().len(), 3);
 }
 
-/// A watch of which the first two lines have come.
-fn begun(place: &Place, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<ChildStdout>>) {
+/// Starts a watch and reads its first two lines.
+fn begun(place: &TestFolder, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<ChildStdout>>) {
     let mut watch = place.command(args).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let first = lines.by_ref().take(2).map(Result::unwrap).collect();
@@ -83,8 +83,8 @@ fn begun(place: &Place, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<C
 }
 
 #[test]
-fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_it() {
-    let place = Place::new();
+fn a_watched_run_stays_within_its_plan_and_the_watch_ends_with_it() {
+    let place = TestFolder::new();
     let training = Running::training(&place);
     let pid = training.pid();
     let args = ["devices", "--watch", &pid, "--every=0.02"];
@@ -108,7 +108,7 @@ fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_
         let arena = &events(&place.path("out"), "plan")[0]["plan"]["arena_bytes"];
         assert_eq!(samples[0]["process"]["pid"].to_string(), pid);
         assert_eq!(&samples[0]["plan"]["arena_bytes"], arena);
-        // The arena was touched whole before the first step.
+        // The whole arena was touched before the first step.
         assert!(samples[0]["process"]["resident_bytes"].as_u64() > arena.as_u64());
         assert_eq!(summary["is_within_plan"], true, "{summary}");
     }
@@ -125,8 +125,8 @@ fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_
 
 #[cfg(unix)]
 #[test]
-fn a_watch_that_ctrl_c_ends_is_done() {
-    let place = Place::new();
+fn ctrl_c_ends_a_watch_with_exit_code_zero() {
+    let place = TestFolder::new();
     let (mut watch, _, lines) = begun(&place, &["devices", "--watch", "--every=0.02", "--json"]);
     let pid = rustix::process::Pid::from_child(&watch);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -136,8 +136,8 @@ fn a_watch_that_ctrl_c_ends_is_done() {
 }
 
 #[test]
-fn a_process_that_is_not_there_is_named() {
-    let place = Place::new();
+fn a_missing_process_is_named() {
+    let place = TestFolder::new();
     let ran = place.run(&["devices", "--watch", "4294967294"]);
     assert_eq!(ran.code, Some(2));
     assert_eq!(ran.stderr, "error: there is no process 4294967294\n");
@@ -149,9 +149,9 @@ fn a_process_that_is_not_there_is_named() {
     }
 }
 
-/// A process by this name that sleeps until it is dropped.
+/// A process with this name that sleeps until it is dropped.
 #[cfg(target_os = "linux")]
-fn process_named(place: &Place, name: &str) -> Running {
+fn process_named(place: &TestFolder, name: &str) -> Running {
     let program = place.path(name);
     std::fs::copy("/bin/sleep", &program).unwrap();
     Running(std::process::Command::new(program).arg("600").spawn().unwrap())
@@ -160,7 +160,7 @@ fn process_named(place: &Place, name: &str) -> Running {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_python_process_is_compared_with_pytorchs_plan_and_never_with_an_arena() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let python = process_named(&place, "python3");
     let (pid, card) = (python.pid(), "--gpu=RTX 4070");
     let watch = ["devices", "--watch", &pid, "--for=0.01", card, "--batch_size=4"];
@@ -173,9 +173,9 @@ fn a_python_process_is_compared_with_pytorchs_plan_and_never_with_an_arena() {
     assert_eq!((&plan["engine"], &plan["memory"]), (&"torch".into(), &"card".into()));
 }
 
-/// Compiles the stand-in into `place` and names the folder that the loader should look into.
+/// Compiles the stand-in into `place` and returns the folder for the loader's search path.
 #[cfg(target_os = "linux")]
-fn stand_in(place: &Place) -> std::path::PathBuf {
+fn stand_in(place: &TestFolder) -> std::path::PathBuf {
     let folder = place.path("driver");
     std::fs::create_dir(&folder).unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_ins/nvml.rs");
@@ -191,9 +191,9 @@ fn stand_in(place: &Place) -> std::path::PathBuf {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_card_is_asked_through_its_driver() {
+fn a_card_is_queried_through_its_driver() {
     const GIB: u64 = 1 << 30;
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = stand_in(&place);
     let training = Running::training(&place);
     let run = |args: &[&str]| {
@@ -213,7 +213,7 @@ fn a_card_is_asked_through_its_driver() {
     assert_eq!(card["has_bf16"], true);
     assert_eq!(card["memory"]["total_bytes"], 12 * GIB);
     assert_eq!(card["memory"]["free_bytes"], 12 * GIB - GIB / 4 - 3 * GIB);
-    // Most first; the process that computes and draws is there once, by its file's name.
+    // Largest first; a process that computes and draws is listed once, by its file's name.
     let holders = card["processes"].as_array().unwrap();
     assert_eq!(holders.len(), 2, "{card}");
     assert_eq!((&holders[0]["name"], &holders[0]["bytes"]), (&"fitgpt".into(), &(2 * GIB).into()));
@@ -223,7 +223,7 @@ fn a_card_is_asked_through_its_driver() {
     assert!(text.contains("driver 550.54.14, CUDA 12.4"), "{text}");
     assert!(text.contains("4711 python3 1024 MiB"), "{text}");
 
-    // This build cannot use the card, and says so unless `--device=cpu` was given.
+    // This build cannot use the card, which is printed unless `--device=cpu` was given.
     let train = [&["train"], TINY, &["--max_iters=1", "--out_dir=another"]].concat();
     for (device, is_reported) in [("--device=auto", true), ("--device=cpu", false)] {
         let mut command = place.command(&[&train[..], &[device]].concat());
@@ -237,7 +237,7 @@ fn a_card_is_asked_through_its_driver() {
         );
     }
 
-    // PyTorch's plan is compared with what the process holds of the card.
+    // PyTorch's plan is compared with the card memory of the process.
     let pid = training.pid();
     let watch = ["devices", "--watch", &pid, "--every=0.1", "--for=0.05", "--engine=torch"];
     let keys = ["--gpu=RTX 4070", "--batch_size=1", "--gradient_accumulation_steps=1"];

@@ -8,13 +8,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::program::{Place, Ran, events, steps_logged, wait_until};
+use crate::program::{Ran, TestFolder, events, steps_logged, wait_until};
 
 /// Every command that takes a config.
 const COMMANDS: [&str; 4] = ["plan", "fit", "train", "sample"];
 
 /// A copy of a folder of `tests/golden/families`, as `name` in the place.
-fn folder(place: &Place, family: &str, name: &str) -> PathBuf {
+fn folder(place: &TestFolder, family: &str, name: &str) -> PathBuf {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/families").join(family);
     let copy = place.path(name);
     fs::create_dir_all(&copy).unwrap();
@@ -32,7 +32,7 @@ fn change(folder: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, config.to_string()).unwrap();
 }
 
-fn train(place: &Place, more: &[&str]) -> Ran {
+fn train(place: &TestFolder, more: &[&str]) -> Ran {
     let common = ["train", "--dataset=tiny", "--batch_size=4", "--gradient_accumulation_steps=1"];
     let rest = ["--eval_iters=2", "--device=cpu", "--warmup_iters=2", "--learning_rate=0.001"];
     place.run(&[&common[..], &rest, more].concat())
@@ -44,7 +44,7 @@ fn losses(out_dir: &Path) -> Vec<f64> {
 
 #[test]
 fn a_llama_folder_plans_trains_is_killed_resumes_bit_for_bit_and_samples() {
-    let place = Place::new();
+    let place = TestFolder::new();
     // A name without a slash is a folder too.
     folder(&place, "llama_ragged", "theirs");
     let run = ["--init_from=theirs", "--block_size=32", "--eval_interval=5", "--max_iters=60"];
@@ -112,7 +112,7 @@ fn a_llama_folder_plans_trains_is_killed_resumes_bit_for_bit_and_samples() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran.json()["samples"][0]["tokens"].clone()
     };
-    // The cache gives what recomputing everything gives, and goes on past the block.
+    // Sampling with the cache equals recomputing everything, and continues past the block.
     let cached = sample(&["--num_samples=2", "--max_new_tokens=20"]);
     assert_eq!(cached.as_array().unwrap().len(), 23);
     assert_eq!(sample(&["--num_samples=1", "--max_new_tokens=20", "--exact"]), cached);
@@ -121,7 +121,7 @@ fn a_llama_folder_plans_trains_is_killed_resumes_bit_for_bit_and_samples() {
 
 #[test]
 fn every_family_trains_from_scratch_and_resumes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for family in ["llama", "mistral", "qwen2", "qwen3"] {
         let (of, out) = (format!("--family={family}"), format!("--out_dir={family}"));
         let shape = [
@@ -143,8 +143,8 @@ fn every_family_trains_from_scratch_and_resumes() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name_in_every_command() {
-    let place = Place::new();
+fn unsupported_features_are_refused_by_name_in_every_command() {
+    let place = TestFolder::new();
     let cases: [(&str, &str, Value); 6] = [
         ("yarn", "rope_type", json!({ "rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4 })),
         ("moe", "num_experts", json!(8)),
@@ -171,7 +171,7 @@ fn what_is_not_supported_is_refused_by_name_in_every_command() {
             assert_eq!(ran.code, Some(2), "{command} {name}: {}{}", ran.stdout, ran.stderr);
             assert!(ran.stderr.contains(key), "{command} {name}: {}", ran.stderr);
         }
-        // A window shorter than the block is a matter of the block.
+        // A window shorter than the block is refused because of `block_size`.
         if name != "windowed" {
             let log = place.path("log.txt");
             fs::write(&log, "torch.cuda.OutOfMemoryError: CUDA out of memory.\n").unwrap();
@@ -184,8 +184,8 @@ fn what_is_not_supported_is_refused_by_name_in_every_command() {
 }
 
 #[test]
-fn a_name_is_its_own_model_or_nobodys() {
-    let place = Place::new();
+fn a_name_selects_exactly_its_model_or_none() {
+    let place = TestFolder::new();
     let hub = place.path("hf");
     let plan = |name: &str, more: &[&str]| {
         let init = format!("--init_from={name}");
@@ -199,7 +199,7 @@ fn a_name_is_its_own_model_or_nobodys() {
     assert_eq!(code, Some(0), "{answer}");
     assert_eq!(answer["phases"][0]["classes"]["parameters"], 4_u64 * 1_235_814_400);
     assert_eq!(answer["config"]["model"]["family"], "llama");
-    // The model in the cache says more than the table.
+    // The model in the cache has precedence over the table.
     let snapshot = hub.join("hub/models--org--qwen/snapshots/abc");
     fs::create_dir_all(&snapshot).unwrap();
     let theirs = folder(&place, "qwen3", "theirs");
@@ -221,7 +221,7 @@ fn a_name_is_its_own_model_or_nobodys() {
 
 #[test]
 fn wide_tokens_train_and_a_tokenizer_stays_with_its_folder() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let theirs = folder(&place, "llama_tied", "theirs");
     fs::write(theirs.join("tokenizer.json"), TOKENIZER).unwrap();
     let data = place.path("data/wide");

@@ -4,7 +4,7 @@ use std::{fs, process::Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Place, Ran, TINY, events, steps_logged, wait_until};
+use crate::program::{Ran, TINY, TestFolder, events, steps_logged, wait_until};
 
 /// A batch that is worth splitting.
 const LARGE: &[&str] =
@@ -15,31 +15,31 @@ fn overhead() -> u64 {
     fitgpt::budget::HOST_OVERHEAD.range()[1].get()
 }
 
-fn arena(place: &Place, more: &[&str]) -> u64 {
+fn arena(place: &TestFolder, more: &[&str]) -> u64 {
     let ran = place.run(&[&["plan", "--json", "--budget=20GB"], TINY, LARGE, more].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran.json()["arena_bytes"].as_u64().unwrap()
 }
 
 /// A budget that `share` of the plan as written would fit.
-fn budget(place: &Place, share: f64) -> String {
+fn budget(place: &TestFolder, share: f64) -> String {
     let whole = arena(place, &[]) as f64;
     format!("--budget={}", (whole * share) as u64 + overhead())
 }
 
-fn train(place: &Place, more: &[&str]) -> Ran {
+fn train(place: &TestFolder, more: &[&str]) -> Ran {
     place.train(&[LARGE, more].concat())
 }
 
 /// A number of every event of a kind.
-fn numbers(place: &Place, out_dir: &str, kind: &str, field: &str) -> Vec<f64> {
+fn numbers(place: &TestFolder, out_dir: &str, kind: &str, field: &str) -> Vec<f64> {
     let events = events(&place.path(out_dir), kind);
     events.iter().map(|event| event[field].as_f64().unwrap()).collect()
 }
 
 #[test]
-fn a_budget_that_forces_fit_gives_the_same_losses_and_says_what_it_changed() {
-    let place = Place::new();
+fn a_budget_that_forces_fit_gives_the_same_losses_and_lists_the_changes() {
+    let place = TestFolder::new();
     train(&place, &["--out_dir=whole"]);
     let budget = budget(&place, 0.4);
     let ran = train(&place, &["--out_dir=fitted", &budget, "--fit"]);
@@ -56,9 +56,9 @@ fn a_budget_that_forces_fit_gives_the_same_losses_and_says_what_it_changed() {
     assert!(output.contains("--fit: as written it needs "), "{output}");
     assert!(output.contains("  batch_size: 32 → "), "{output}");
     assert!(output.contains("  gradient_accumulation_steps: 1 → "), "{output}");
-    assert!(output.contains("still learns from 32 sequences"), "{output}");
+    assert!(output.contains("still trains on 32 sequences"), "{output}");
 
-    // What was planned in the end is what the log says, and it is within the budget.
+    // The log has the final plan, and it is within the budget.
     let plan = &events(&place.path("fitted"), "plan")[0]["plan"];
     let batch = |key: &str| plan["config"][key].as_u64().unwrap();
     assert_eq!(batch("batch_size") * batch("gradient_accumulation_steps"), 32);
@@ -68,8 +68,8 @@ fn a_budget_that_forces_fit_gives_the_same_losses_and_says_what_it_changed() {
 }
 
 #[test]
-fn what_fits_already_is_not_changed() {
-    let place = Place::new();
+fn a_config_that_fits_is_not_changed() {
+    let place = TestFolder::new();
     train(&place, &["--out_dir=plain"]);
     let ran = train(&place, &["--out_dir=fit", "--fit"]);
     assert!(ran.stdout.contains("--fit: it fits as it is, nothing is changed"), "{}", ran.stdout);
@@ -79,13 +79,13 @@ fn what_fits_already_is_not_changed() {
 }
 
 #[test]
-fn where_nothing_keeps_the_training_nothing_is_changed_and_the_answer_is_no() {
-    let place = Place::new();
+fn without_an_option_that_keeps_the_training_nothing_is_changed_and_the_exit_code_is_one() {
+    let place = TestFolder::new();
     let ran = place.run(&[&["train", "--fit", "--budget=1MB", "--out_dir=out"], TINY].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint: no option that keeps the training fits"), "{}", ran.stderr);
     assert!(!place.path("out").exists());
-    // Here a smaller model would fit: it is named and not taken.
+    // A smaller model would fit: it is suggested and not used.
     let small = format!("--budget={}", overhead() + 300_000);
     let ran = place.run(&[&["train", "--fit", &small, "--out_dir=out"], TINY].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -95,7 +95,7 @@ fn where_nothing_keeps_the_training_nothing_is_changed_and_the_answer_is_no() {
 
 #[test]
 fn every_hint_of_a_refusal_is_a_plan_that_fits() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let budget = budget(&place, 0.7);
     for command in ["plan", "train"] {
         let args = [&[command, &budget, "--out_dir=out"], TINY, LARGE].concat();
@@ -110,18 +110,18 @@ fn every_hint_of_a_refusal_is_a_plan_that_fits() {
             fitting += 1;
         }
         assert!(fitting >= 2, "{}", ran.stderr);
-        assert!(ran.stderr.contains("hint: `fitgpt train … --fit` does this by itself"));
+        assert!(ran.stderr.contains("hint: `fitgpt train … --fit` does this for you"));
     }
 }
 
 #[test]
 fn a_fitted_run_that_is_resumed_with_the_same_arguments_continues_bit_for_bit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path("mine.py"), "batch_size = 32\ngradient_accumulation_steps = 1\n").unwrap();
     let budget = budget(&place, 0.4);
     let common = [&["--dropout=0.1", "--eval_interval=6", "--fit"][..], &[&budget]].concat();
     let run = |more: &[&str]| {
-        // The file last: what it says of the batch wins over the tiny model's.
+        // The file comes last, so that its batch overrides the tiny model's.
         let ran = place.run(&[&["train"], TINY, &common, more, &["mine.py"]].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran
@@ -134,7 +134,7 @@ fn a_fitted_run_that_is_resumed_with_the_same_arguments_continues_bit_for_bit() 
 
 #[test]
 fn a_resume_on_a_smaller_budget_recomputes_and_changes_no_bit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     train(&place, &["--out_dir=whole"]);
     train(&place, &["--out_dir=parts", "--max_iters=8"]);
     let recomputed = arena(&place, &["--grad_checkpoint=True"]);
@@ -147,7 +147,7 @@ fn a_resume_on_a_smaller_budget_recomputes_and_changes_no_bit() {
     assert!(ran.stdout.contains("continues bit for bit"), "{}", ran.stdout);
     assert_eq!(numbers(&place, "whole", "step", "loss"), numbers(&place, "parts", "step", "loss"));
 
-    // Less than that would touch rounding: refused, and the checkpoint is as it was.
+    // A smaller budget would change rounding: it is refused, and the checkpoint is unchanged.
     let before = fs::read(place.path("parts/state.safetensors")).unwrap();
     let less = format!("--budget={}", recomputed / 2 + overhead());
     let ran = place.run(&[&resume[..], &["--fit", "--max_iters=30", &less]].concat());
@@ -158,7 +158,7 @@ fn a_resume_on_a_smaller_budget_recomputes_and_changes_no_bit() {
 
 #[test]
 fn the_curve_of_a_resumed_run_is_the_whole_one() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--out_dir=out", "--max_iters=6", "--eval_interval=3"]);
     let resume = ["train", "--init_from=resume", "--out_dir=out", "--max_iters=9"];
     let ran = place.run(&[&resume[..], &["--svg", "loss.svg"]].concat());
@@ -174,8 +174,8 @@ fn the_curve_of_a_resumed_run_is_the_whole_one() {
 }
 
 #[test]
-fn a_run_of_days_says_so_before_its_first_step() {
-    let place = Place::new();
+fn a_run_of_days_states_its_duration_before_its_first_step() {
+    let place = TestFolder::new();
     let days = ["--max_iters=2000000000", "--out_dir=out"];
     let mut child = place
         .command(&[&["train"], TINY, &days[..]].concat())
@@ -189,14 +189,14 @@ fn a_run_of_days_says_so_before_its_first_step() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("floating-point operations: about "), "{stderr}");
     assert!(stderr.contains(" GFLOP/s each"), "{stderr}");
-    // A short one says nothing of the kind.
+    // A short run has no such line.
     let ran = place.train(&["--max_iters=3", "--out_dir=short"]);
     assert!(!ran.stderr.contains("floating-point"), "{}", ran.stderr);
 }
 
 #[test]
 fn without_a_file_the_commands_of_fit_run_what_was_planned() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let keys = ["--budget=1500MB", "--n_layer=1", "--device=cpu", "--vocab_size=50304"];
     let found = place.run(&[&["fit", "--json"], &keys[..]].concat());
     assert_eq!(found.code, Some(0), "{}", found.stderr);

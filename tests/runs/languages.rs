@@ -1,15 +1,15 @@
-//! Four languages: people read theirs, programs read the same everywhere.
+//! Four languages: text is translated, and JSON is the same in all of them.
 
 use std::{fs, process::Output};
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
 const OTHERS: [&str; 3] = ["zh", "ja", "de"];
 
 /// A log with its config from `examples/`, in the folder of a test.
-fn example(place: &Place, name: &str) {
+fn example(place: &TestFolder, name: &str) {
     for file in [format!("{name}.log"), format!("{name}.py")] {
         let from = format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR"));
         if let Ok(text) = fs::read(from) {
@@ -53,8 +53,8 @@ const COMMANDS: &[(&[&str], i32)] = &[
     (&["patch", "no-such-folder"], 2),
 ];
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestFolder {
+    let place = TestFolder::new();
     for name in
         ["estimate-loss-batch-64", "host-killed", "shared-memory", "rank-backward-rocm", "calm"]
     {
@@ -65,7 +65,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn people_read_their_language_and_the_answer_is_the_same() {
+fn text_is_in_the_chosen_language_with_the_same_exit_code() {
     let place = place();
     for (args, code) in COMMANDS {
         let english = place.run(&[args, &["--lang=en"][..]].concat());
@@ -82,7 +82,7 @@ fn people_read_their_language_and_the_answer_is_the_same() {
 
 #[test]
 fn an_unmatched_size_is_blamed_on_the_run_only_if_the_run_is_known() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.37 GiB. GPU 0 has \
         a total capacity of 11.69 GiB of which 1.02 GiB is free. Including non-PyTorch memory, \
         this process has 10.60 GiB memory in use. Of the allocated memory 9.80 GiB is allocated \
@@ -107,7 +107,7 @@ fn an_unmatched_size_is_blamed_on_the_run_only_if_the_run_is_known() {
 }
 
 #[test]
-fn programs_read_the_same_bytes_in_every_language() {
+fn json_has_the_same_bytes_in_every_language() {
     let place = place();
     for (args, code) in COMMANDS.iter().filter(|(args, _)| !args.contains(&"--explain")) {
         let english = place.run(&[args, &["--json", "--lang=en"][..]].concat());
@@ -124,7 +124,7 @@ fn programs_read_the_same_bytes_in_every_language() {
 
 #[test]
 fn the_columns_of_fit_are_aligned_in_every_language() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for lang in ["en", "zh", "ja", "de"] {
         let ran = place.run(&["fit", "--budget=4GB", "--lang", lang]);
         // Rows of the table have two sizes, of the peak and of what is saved.
@@ -143,7 +143,7 @@ fn the_columns_of_fit_are_aligned_in_every_language() {
 
 #[test]
 fn the_locale_chooses_the_language_unless_a_flag_does() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let stderr = |set: &[(&str, &str)]| {
         let mut command = place.command(&["plan", "--gpu=RTX 9999"]);
         command.env_remove("LC_ALL").env_remove("LC_MESSAGES").env_remove("LANG");
@@ -160,8 +160,8 @@ fn the_locale_chooses_the_language_unless_a_flag_does() {
 }
 
 #[test]
-fn the_doctor_asks_for_what_it_lacks() {
-    let place = Place::new();
+fn the_doctor_asks_for_missing_facts() {
+    let place = TestFolder::new();
     fs::write(place.path("short.log"), "my run went OOM again\n").unwrap();
     for (lang, asked) in [
         ("en", "to narrow it down"),
@@ -178,8 +178,8 @@ fn the_doctor_asks_for_what_it_lacks() {
 }
 
 #[test]
-fn a_models_config_json_tells_the_doctor_its_sizes() {
-    let place = Place::new();
+fn the_doctor_reads_sizes_from_a_models_config_json() {
+    let place = TestFolder::new();
     let json = r#"{"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000, "num_attention_heads": 32,
         "num_key_value_heads": 32, "intermediate_size": 11008, "hidden_act": "silu", "tie_word_embeddings": false}"#;
     fs::write(place.path("config.json"), json).unwrap();
@@ -199,7 +199,7 @@ fn a_models_config_json_tells_the_doctor_its_sizes() {
 
 #[test]
 fn escapes_of_a_log_never_reach_the_terminal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let log = "Traceback (most recent call last):\n  File \"/x/transformers/trainer.py\", line 1, in evaluation_loop\n    \
         preds_host = nested_concat(preds_host, \u{1b}]0;title\u{7}logits) # \u{9b}31m\nRuntimeError: CUDA out of memory. Tried to \
         allocate \u{1b}[31m2.00 GiB\u{1b}[0m (GPU 0; 11.17 GiB total capacity; 9.00 GiB already allocated; 1.00 GiB free)\n";
@@ -212,7 +212,7 @@ fn escapes_of_a_log_never_reach_the_terminal() {
 #[test]
 fn the_doctor_reads_compressed_logs_and_ends_with_the_next_step() {
     use std::io::Write as _;
-    let place = Place::new();
+    let place = TestFolder::new();
     example(&place, "host-killed");
     let text = fs::read(place.path("host-killed.log")).unwrap();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -222,7 +222,7 @@ fn the_doctor_reads_compressed_logs_and_ends_with_the_next_step() {
     let plain = place.run(&["doctor", "host-killed.log", "--json"]);
     let unpacked = place.run(&["doctor", "log.gz", "--json"]);
     assert_eq!((unpacked.code, unpacked.stdout), (plain.code, plain.stdout));
-    // A file that is cut off cannot be read.
+    // A truncated file cannot be read.
     fs::write(place.path("cut.gz"), &packed[..packed.len() / 2]).unwrap();
     assert_eq!(place.run(&["doctor", "cut.gz"]).code, Some(2));
     // Nothing failed, and no config was given: both end in a step.

@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
-/// 124M, batch 4, block 1024, float32: one step more than none, one evaluation.
+/// 124M, batch 4, block 1024, float32: one step and one evaluation.
 const GPT2: &[&str] = &[
     "--dataset=tiny",
     "--n_layer=12",
@@ -28,7 +28,7 @@ const GPT2: &[&str] = &[
     "--compile=False",
 ];
 
-fn planned_bytes(place: &Place, more: &[&str]) -> u64 {
+fn planned_bytes(place: &TestFolder, more: &[&str]) -> u64 {
     let ran = place.run(&[&["plan", "--json", "--budget=20GB"], GPT2, more].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran.json()["arena_bytes"].as_u64().unwrap()
@@ -39,8 +39,8 @@ fn peak_resident_bytes(mut command: Command) -> u64 {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
-    // `VmHWM` only grows, so the last reading before the end is the peak but for the end
-    // itself, where memory is given back.
+    // `VmHWM` only grows, so the last reading before the end is the peak: at the end memory is only
+    // freed.
     while child.try_wait().unwrap().is_none() {
         let text = fs::read_to_string(&status).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -55,7 +55,7 @@ fn peak_resident_bytes(mut command: Command) -> u64 {
 }
 
 /// Limits the address space of a command to `bytes`.
-fn limited(place: &Place, args: &[&str], bytes: u64) -> Command {
+fn limited(place: &TestFolder, args: &[&str], bytes: u64) -> Command {
     let program = place.command(args);
     let mut command = Command::new("/bin/sh");
     command.current_dir(program.get_current_dir().unwrap());
@@ -68,7 +68,7 @@ fn limited(place: &Place, args: &[&str], bytes: u64) -> Command {
 
 #[test]
 fn resident_memory_stays_within_five_percent_of_the_plan() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let planned = planned_bytes(&place, &[]);
     assert!(planned <= 4_600_000_000, "{planned}");
     let train = [&["train", "--json", "--out_dir=out", "--budget=20GB"], GPT2].concat();
@@ -79,7 +79,7 @@ fn resident_memory_stays_within_five_percent_of_the_plan() {
 
 #[test]
 fn a_limit_just_above_the_plan_is_enough_and_one_below_is_refused_first() {
-    let place = Place::new();
+    let place = TestFolder::new();
     // Recomputing and short, so that a second run of the 124M model costs little time.
     let recompute = ["--grad_checkpoint=True", "--batch_size=1", "--block_size=256"];
     let planned = planned_bytes(&place, &recompute);

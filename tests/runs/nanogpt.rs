@@ -5,14 +5,14 @@
 
 use std::{fs, path::Path};
 
-use crate::program::{Place, events};
+use crate::program::{TestFolder, events};
 
 /// As in `check.py`.
 const TOLERANCE: f64 = 2e-6;
 
 /// A place with the fixture's data and its checkpoint in `out_dir`.
-fn continued(out_dir: &str) -> Place {
-    let place = Place::new();
+fn continued(out_dir: &str) -> TestFolder {
+    let place = TestFolder::new();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nanogpt/fixture");
     let data = place.path("data/fixture");
     fs::create_dir_all(&data).unwrap();
@@ -24,18 +24,18 @@ fn continued(out_dir: &str) -> Place {
     place
 }
 
-fn losses(place: &Place, out_dir: &str) -> Vec<f64> {
+fn losses(place: &TestFolder, out_dir: &str) -> Vec<f64> {
     let steps = events(&place.path(out_dir), "step");
     steps.iter().map(|step| step["loss"].as_f64().unwrap()).collect()
 }
 
 #[test]
-fn the_next_ten_losses_of_a_nanogpt_run_are_pytorchs() {
+fn the_next_ten_losses_of_a_nanogpt_run_match_pytorch() {
     let place = continued("out");
     let ran = place.run(&["train", "--init_from=resume", "--out_dir=out", "--max_iters=14"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let said = "continues nanoGPT's run at step 5, with the moments of 5 updates";
-    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    let expected = "continues nanoGPT's run at step 5, with the moments of 5 updates";
+    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
     let theirs: Vec<f64> =
         serde_json::from_str(include_str!("../nanogpt/fixture/losses.json")).unwrap();
     let ours = losses(&place, "out");
@@ -44,7 +44,7 @@ fn the_next_ten_losses_of_a_nanogpt_run_are_pytorchs() {
         let difference = (ours - theirs).abs() / theirs;
         assert!(difference <= TOLERANCE, "step {step}: {ours} and PyTorch's {theirs}");
     }
-    // From now on the folder's own checkpoint is continued.
+    // From now on our checkpoint in the folder is continued.
     let ran = place.run(&["train", "--init_from=resume", "--out_dir=out", "--max_iters=16"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(!ran.stdout.contains("nanoGPT's run"), "{}", ran.stdout);
@@ -52,7 +52,7 @@ fn the_next_ten_losses_of_a_nanogpt_run_are_pytorchs() {
 }
 
 #[test]
-fn a_nanogpt_run_is_not_begun_anew_by_mistake() {
+fn a_nanogpt_run_is_not_replaced_by_mistake() {
     let place = continued("out");
     let before = fs::read(place.path("out/ckpt.pt")).unwrap();
     let train = ["train", "--dataset=fixture", "--out_dir=out", "--n_layer=1", "--n_head=1"];
@@ -60,14 +60,14 @@ fn a_nanogpt_run_is_not_begun_anew_by_mistake() {
     let args = [&train[..], &rest, &["--eval_iters=1", "--device=cpu"]].concat();
     let ran = place.run(&args);
     assert_eq!(ran.code, Some(2), "{}", ran.stdout);
-    assert!(ran.stdout.contains("holds a checkpoint"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("has a checkpoint"), "{}", ran.stdout);
     let ran = place.run(&[&args[..], &["--overwrite"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
     assert_eq!(fs::read(place.path("out/ckpt.pt")).unwrap(), before);
 }
 
 #[test]
-fn a_nanogpt_file_is_begun_from_and_sampled_with_its_datasets_symbols() {
+fn a_run_starts_from_a_nanogpt_file_and_samples_with_its_datasets_symbols() {
     let place = continued("theirs");
     let sample = ["--num_samples=1", "--max_new_tokens=6", "--top_k=1", "--start=%", "--json"];
     let mut texts = Vec::new();
@@ -83,9 +83,9 @@ fn a_nanogpt_file_is_begun_from_and_sampled_with_its_datasets_symbols() {
     let rest = ["--batch_size=2", "--gradient_accumulation_steps=1", "--max_iters=2"];
     let ran = place.run(&[&train[..], &rest, &["--eval_iters=1", "--device=cpu"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let said =
+    let expected =
         "starts from the weights in theirs/ckpt.pt: 1 layers, 2 heads, 8 channels, 31 tokens";
-    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
     assert_eq!(losses(&place, "mine").len(), 3);
 
     let ran = place.run(&["plan", "--init_from=theirs/ckpt.pt", "--device=cpu", "--json"]);
@@ -95,7 +95,7 @@ fn a_nanogpt_file_is_begun_from_and_sampled_with_its_datasets_symbols() {
 #[test]
 fn an_exported_run_continues_with_the_same_bits() {
     for more in [&["--bias=True"][..], &["--bias=False", "--dropout=0.1"]] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let args = [&["--max_iters=5", "--eval_interval=100", "--out_dir=ours"], more].concat();
         place.train(&args);
         fs::create_dir(place.path("theirs")).unwrap();
@@ -108,7 +108,7 @@ fn an_exported_run_continues_with_the_same_bits() {
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         }
         assert_eq!(losses(&place, "ours")[6..], losses(&place, "theirs"));
-        // A file that is there is not replaced unasked.
+        // An existing file is not replaced without `--overwrite`.
         let ran = place.run(&export);
         assert_eq!(ran.code, Some(2), "{}", ran.stdout);
         assert!(ran.stderr.contains("--overwrite"), "{}", ran.stderr);
@@ -119,7 +119,7 @@ fn an_exported_run_continues_with_the_same_bits() {
 
 #[test]
 fn a_folder_for_transformers_has_the_weights_and_no_state() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=2", "--eval_interval=100", "--out_dir=ours"]);
     let ran = place.run(&["export", "ours", "--to", "hf", "--out", "hf"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -159,19 +159,19 @@ fn a_folder_for_transformers_has_the_weights_and_no_state() {
 }
 
 #[test]
-fn what_nanogpt_cannot_hold_is_refused_by_name() {
-    let place = Place::new();
+fn an_export_that_nanogpt_cannot_represent_is_refused_by_name() {
+    let place = TestFolder::new();
     let cases = [
         ("--optimizer=muon", "`muon`"),
         ("--optimizer=adamw8bit", "`adamw8bit`"),
         ("--family=llama", "`llama`"),
     ];
-    for (flag, said) in cases {
+    for (flag, expected) in cases {
         let out = flag.trim_start_matches('-').replace('=', "-");
         place.train(&["--max_iters=1", "--eval_interval=100", flag, &format!("--out_dir={out}")]);
         let ran = place.run(&["export", &out, "--to", "nanogpt", "--out", "x.pt"]);
         assert_eq!(ran.code, Some(2), "{flag}: {}", ran.stdout);
-        assert!(ran.stderr.contains(said), "{flag}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{flag}: {}", ran.stderr);
         assert!(!place.path("x.pt").exists() && !place.path("x.pt.part").exists());
     }
 }

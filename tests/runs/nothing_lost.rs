@@ -1,4 +1,4 @@
-//! No command, signal or file costs a user their run.
+//! No command, signal or file loses a user's run.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Place, Ran, TINY, events, steps_logged, wait_until};
+use crate::program::{Ran, TINY, TestFolder, events, steps_logged, wait_until};
 
 const FILES: [&str; 4] = ["config.json", "model.safetensors", "state.safetensors", "manifest.json"];
 
@@ -32,8 +32,8 @@ fn last_event(out_dir: &Path) -> Value {
 }
 
 #[test]
-fn a_new_run_replaces_an_old_one_only_if_asked() {
-    let place = Place::new();
+fn a_new_run_replaces_an_old_one_only_with_overwrite() {
+    let place = TestFolder::new();
     let args = ["--max_iters=4", "--eval_interval=2", "--out_dir=out"];
     place.train(&args);
     let out = place.path("out");
@@ -59,8 +59,8 @@ fn a_new_run_replaces_an_old_one_only_if_asked() {
 }
 
 #[test]
-fn weights_of_another_program_are_not_replaced_even_if_asked() {
-    let place = Place::new();
+fn weights_of_another_program_are_not_replaced_even_with_overwrite() {
+    let place = TestFolder::new();
     for folder in ["out", "out/best"] {
         fs::create_dir_all(place.path(folder)).unwrap();
         fs::write(place.path(folder).join("config.json"), r#"{"model_type": "gpt2"}"#).unwrap();
@@ -76,7 +76,7 @@ fn weights_of_another_program_are_not_replaced_even_if_asked() {
 
 #[test]
 fn a_log_of_one_run_is_not_joined_to_the_checkpoint_of_another() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for out_dir in ["--out_dir=a", "--out_dir=b"] {
         place.train(&["--max_iters=2", out_dir]);
     }
@@ -97,7 +97,7 @@ fn a_log_of_one_run_is_not_joined_to_the_checkpoint_of_another() {
 #[test]
 fn links_in_the_folder_of_a_run_are_never_followed() {
     use std::os::unix::fs::symlink;
-    let place = Place::new();
+    let place = TestFolder::new();
     let theirs = place.path("theirs");
     fs::create_dir(&theirs).unwrap();
     let names = ["model.safetensors", "config.json", "notes.txt"];
@@ -132,14 +132,14 @@ fn links_in_the_folder_of_a_run_are_never_followed() {
 
 #[test]
 fn weights_that_are_not_finite_never_replace_good_ones() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--eval_interval=1", "--decay_lr=False"];
     place.train(&[&common[..], &["--max_iters=3", "--out_dir=out"]].concat());
     let out = place.path("out");
     let before = checkpoint(&out);
     let resume = ["train", "--init_from=resume", "--out_dir=out", "--max_iters=6"];
     let ran = place.run(&[&resume[..], &["--learning_rate=1e38"]].concat());
-    refused(&ran, &["checkpoint is of step 4", "learning_rate", "--init_from=resume"]);
+    refused(&ran, &["checkpoint is from step 4", "learning_rate", "--init_from=resume"]);
     assert_eq!(checkpoint(&out), before);
     assert_eq!(last_event(&out)["reason"], "diverged");
     // The hint works: the last good state continues with the old rate.
@@ -148,7 +148,7 @@ fn weights_that_are_not_finite_never_replace_good_ones() {
 
 #[test]
 fn the_last_checkpoints_and_the_best_are_kept_and_each_can_be_resumed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--eval_interval=2", "--max_iters=12", "--eval_iters=2"];
     place.train(&[&common[..], &["--keep_checkpoints=3", "--out_dir=out"]].concat());
     let kept = fs::read_dir(place.path("out/checkpoints")).unwrap();
@@ -172,7 +172,7 @@ fn the_last_checkpoints_and_the_best_are_kept_and_each_can_be_resumed() {
 
 #[test]
 fn a_changed_config_or_dataset_is_noticed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=2", "--out_dir=out"]);
     let resume = ["train", "--init_from=resume", "--out_dir=out", "--max_iters=3"];
     let path = place.path("out/config.json");
@@ -192,9 +192,9 @@ fn a_changed_config_or_dataset_is_noticed() {
     assert!(ran.stderr.contains("the dataset has changed"), "{}", ran.stderr);
 }
 
-/// A long run in `out`, once it has made steps.
+/// Starts a long run in `out` and waits for its first steps.
 #[cfg(unix)]
-fn long_run(place: &Place, wrap: &[&str]) -> std::process::Child {
+fn long_run(place: &TestFolder, wrap: &[&str]) -> std::process::Child {
     let program =
         place.command(&[&["train", "--max_iters=100000"], TINY, &["--out_dir=out"]].concat());
     let mut command = if let [shell, rest @ ..] = wrap {
@@ -217,13 +217,13 @@ fn send(child: &std::process::Child, signal: rustix::process::Signal) {
 
 #[cfg(unix)]
 #[test]
-fn every_signal_that_announces_an_end_saves_first() {
+fn every_signal_that_ends_a_run_saves_first() {
     use rustix::process::Signal;
     // These tests themselves may run under `nohup`, which ignores a hangup.
     let wrap: &[&str] =
         if cfg!(target_os = "linux") { &["/usr/bin/env", "--default-signal=HUP"] } else { &[] };
     for signal in [Signal::TERM, Signal::HUP, Signal::USR1, Signal::XCPU] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let mut child = long_run(&place, wrap);
         send(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{signal:?}");
@@ -236,7 +236,7 @@ fn every_signal_that_announces_an_end_saves_first() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut child = long_run(&place, &["/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
     send(&child, rustix::process::Signal::HUP);
     let now = steps_logged(&place.path("out"));
@@ -248,9 +248,9 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
 
 #[cfg(unix)]
 #[test]
-fn a_second_ctrl_c_never_claims_a_save_that_did_not_happen() {
+fn a_second_ctrl_c_never_reports_a_save_that_did_not_happen() {
     for _ in 0..3 {
-        let place = Place::new();
+        let place = TestFolder::new();
         let mut child = long_run(&place, &[]);
         send(&child, rustix::process::Signal::INT);
         let _ = rustix::process::kill_process(
@@ -267,7 +267,7 @@ fn a_second_ctrl_c_never_claims_a_save_that_did_not_happen() {
 #[cfg(unix)]
 #[test]
 fn a_stopped_command_that_saves_nothing_exits_with_2() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=1", "--out_dir=out"]);
     fs::write(place.path("long.txt"), "The cat sat on the mat. ".repeat(4_000_000)).unwrap();
     let commands: [&[&str]; 2] = [
@@ -293,8 +293,8 @@ fn a_stopped_command_that_saves_nothing_exits_with_2() {
 }
 
 #[test]
-fn a_closed_pipe_silences_training_and_does_not_end_it() {
-    let place = Place::new();
+fn training_continues_without_output_after_its_pipe_is_closed() {
+    let place = TestFolder::new();
     let args = [&["train", "--max_iters=30"], TINY, &["--out_dir=out"]].concat();
     let mut child =
         place.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -307,7 +307,7 @@ fn a_closed_pipe_silences_training_and_does_not_end_it() {
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let status = place.command(&["plan", "--json"]).stdout(full()).status().unwrap();
     assert_eq!(status.code(), Some(2));
@@ -321,7 +321,7 @@ fn output_that_cannot_be_written_is_an_error() {
 #[cfg(unix)]
 #[test]
 fn files_without_an_end_are_refused_at_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=1", "--out_dir=out"]);
     let pipe = place.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -353,7 +353,7 @@ fn files_without_an_end_are_refused_at_once() {
 
 #[test]
 fn limits_are_refused_in_milliseconds() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let threads = [&["train", "--threads=2147483647", "--out_dir=out"], TINY].concat();
     refused(&place.run(&threads), &["threads", "1024"]);
 
@@ -369,15 +369,15 @@ fn limits_are_refused_in_milliseconds() {
 
 #[test]
 fn a_config_that_imports_its_keys_is_refused_by_name() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path("base.py"), "n_layer = 48\n").unwrap();
     fs::write(place.path("c.py"), "from base import *\nbatch_size = 4\n").unwrap();
     refused(&place.run(&["plan", "c.py"]), &["c.py:1", "from base import *"]);
 }
 
 #[test]
-fn foreign_text_cannot_command_the_terminal() {
-    let place = Place::new();
+fn text_from_files_cannot_control_the_terminal() {
+    let place = TestFolder::new();
     let escape = "\x1b[31mred\x07";
     fs::write(place.path("bad\x1b[2J.py"), "batch_size = [1]\n").unwrap();
     let out_dir = format!("--out_dir={escape}");
@@ -401,11 +401,11 @@ fn foreign_text_cannot_command_the_terminal() {
 }
 
 #[test]
-fn a_refusal_advises_no_empty_command() {
-    let place = Place::new();
+fn a_refusal_suggests_no_empty_command() {
+    let place = TestFolder::new();
     let tight = [&["plan", "--json", "--budget=20GB"], TINY].concat();
     let arena = place.run(&tight).json()["arena_bytes"].as_u64().unwrap();
-    // Between the low and the high end of what comes on top.
+    // Between the low and the high end of the overhead.
     let budget = format!("--budget={}", arena + (60 << 20));
     let ran = place.run(&[&["plan", &budget], TINY].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -415,7 +415,7 @@ fn a_refusal_advises_no_empty_command() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_limit_of_the_data_segment_is_in_the_budget() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let program = place.command(&[&["train", "--json", "--out_dir=out"], TINY].concat());
     let mut command = Command::new("/bin/sh");
     command.current_dir(program.get_current_dir().unwrap());
@@ -429,19 +429,19 @@ fn the_limit_of_the_data_segment_is_in_the_budget() {
 
 #[test]
 fn the_tokens_of_a_batch_are_in_the_plan() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let workspace = |batch: &str| {
         let args = [&["plan", "--json", "--budget=20GB"], TINY, &[batch, "--device=cpu"]].concat();
         place.run(&args).json()["overhead"]["workspace_bytes"][1].as_u64().unwrap()
     };
-    // Two numbers of 4 bytes a token.
+    // Two numbers of 4 bytes per token.
     assert_eq!(workspace("--batch_size=4"), 8 * 4 * 24);
     assert_eq!(workspace("--batch_size=4096"), 8 * 4096 * 24);
 }
 
 #[test]
 fn two_preparations_of_one_folder_never_mix() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (name, word) in [("a", "alpha "), ("b", "beta ")] {
         fs::write(place.path(&format!("{name}.txt")), word.repeat(60_000)).unwrap();
     }
@@ -462,7 +462,7 @@ fn two_preparations_of_one_folder_never_mix() {
         assert!(codes.contains(&Some(0)), "{codes:?}");
         assert!(whole.contains(&dataset("both")), "round {round}: a mix, {codes:?}");
     }
-    // A killed one leaves nothing that the next does not remove.
+    // The next run removes everything that a killed one left.
     for millis in [5, 15, 30, 60] {
         let mut child = prepare("a", "both");
         std::thread::sleep(Duration::from_millis(millis));

@@ -1,13 +1,13 @@
-//! Whole runs with the optimizers that are not AdamW: threads, kills, resumes, plans.
+//! Whole runs with optimizers other than AdamW: threads, kills, resumes, plans.
 
 use std::{fs, process::Stdio};
 
-use crate::program::{Place, TINY, events, steps_logged, wait_until};
+use crate::program::{TINY, TestFolder, events, steps_logged, wait_until};
 
 const OTHERS: [&str; 2] = ["--optimizer=adamw8bit", "--optimizer=muon"];
 
 /// The losses of all steps, and the bytes of weights and optimizer states.
-fn outcome(place: &Place, out_dir: &str) -> (Vec<f64>, [Vec<u8>; 2]) {
+fn outcome(place: &TestFolder, out_dir: &str) -> (Vec<f64>, [Vec<u8>; 2]) {
     let folder = place.path(out_dir);
     let losses = events(&folder, "step").iter().map(|e| e["loss"].as_f64().unwrap()).collect();
     let values = ["model.safetensors", "state.safetensors"].map(|file| {
@@ -21,7 +21,7 @@ fn outcome(place: &Place, out_dir: &str) -> (Vec<f64>, [Vec<u8>; 2]) {
 
 #[test]
 fn every_optimizer_learns_and_the_number_of_threads_changes_no_bit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for optimizer in OTHERS {
         for threads in ["1", "2"] {
             let own = [format!("--threads={threads}"), format!("--out_dir={optimizer}-{threads}")];
@@ -39,7 +39,7 @@ fn every_optimizer_learns_and_the_number_of_threads_changes_no_bit() {
 #[test]
 fn a_run_of_every_optimizer_that_is_killed_resumes_bit_for_bit() {
     for optimizer in OTHERS {
-        let place = Place::new();
+        let place = TestFolder::new();
         let common = ["--max_iters=60", "--eval_interval=10", "--eval_iters=1", optimizer];
         place.train(&[&common[..], &["--out_dir=whole"]].concat());
 
@@ -61,7 +61,7 @@ fn a_run_of_every_optimizer_that_is_killed_resumes_bit_for_bit() {
 
 #[test]
 fn a_checkpoint_is_not_resumed_with_another_optimizer() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.train(&["--max_iters=2", "--out_dir=adamw"]);
     let resume = ["train", "--init_from=resume", "--out_dir=adamw", "--max_iters=4"];
     let ran = place.run(&[&resume[..], &["--optimizer=muon"]].concat());
@@ -72,7 +72,7 @@ fn a_checkpoint_is_not_resumed_with_another_optimizer() {
 
 #[test]
 fn a_plan_shows_what_an_optimizer_keeps() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let bytes = |optimizer: &str| {
         let args = ["plan", "--json", "--budget=20GB", "--n_embd=256", optimizer];
         let ran = place.run(&[&args[..1], TINY, &args[1..]].concat());
@@ -82,17 +82,17 @@ fn a_plan_shows_what_an_optimizer_keeps() {
         update["classes"]["optimizer"].as_f64().unwrap()
     };
     let adamw = bytes("--optimizer=adamw");
-    // Two bytes and two scales for 256 elements, of eight bytes; some parameters are small.
+    // Two bytes instead of eight, and two scales per 256 elements; small parameters keep float32.
     let share = bytes("--optimizer=adamw8bit") / adamw;
     assert!((0.25..0.27).contains(&share), "{share}");
-    // One of two moments, but for tables and norms.
+    // One moment instead of two, except for tables and norms.
     let share = bytes("--optimizer=muon") / adamw;
     assert!((0.5..0.52).contains(&share), "{share}");
 }
 
 #[test]
-fn pytorchs_plan_is_of_the_optimizer_that_nanogpt_has() {
-    let place = Place::new();
+fn pytorchs_plan_supports_only_nanogpts_optimizer() {
+    let place = TestFolder::new();
     let ran = place.run(&["plan", "--engine=torch", "--gpu=RTX 4070", "--optimizer=muon"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("muon"), "{}", ran.stderr);

@@ -1,12 +1,13 @@
-//! What a run leaves besides its checkpoint: its folder's name, a model card, event files.
+//! The outputs of a run in addition to its checkpoint: its folder's name, a model card, event
+//! files.
 
 use std::fs;
 
-use crate::program::{Place, TINY, events};
+use crate::program::{TINY, TestFolder, events};
 
 #[test]
 fn the_built_in_presets_folder_follows_the_dataset() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let small = ["--vocab_size=61", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=8"];
     let rest = ["--batch_size=1", "--max_iters=1", "--eval_iters=1", "--device=cpu", "--json"];
     let few = [&small[..], &rest].concat();
@@ -19,7 +20,7 @@ fn the_built_in_presets_folder_follows_the_dataset() {
     }
     let ran = place.run(&["sample", "--dataset=tiny", "--start=1 2", "--json", "--num_samples=1"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
-    // A named folder stays, and so does nanoGPT's own in a config.
+    // An explicit folder is kept, and so is nanoGPT's in a config.
     let ran = place.run(&[&["train", "--dataset=tiny", "--out_dir=mine"], &few[..]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
     assert!(place.path("mine/model.safetensors").is_file());
@@ -35,7 +36,7 @@ fn the_built_in_presets_folder_follows_the_dataset() {
 
 #[test]
 fn a_config_names_its_folder_with_an_f_string() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let config = "import time, socket\n\
         dataset = 'tiny'\n\
         n_layer = 2\n\
@@ -53,14 +54,18 @@ fn a_config_names_its_folder_with_an_f_string() {
     fs::write(place.path("c.py"), config).unwrap();
     let ran = place.run(&train);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let said = "c.py:6:1: `out_dir` is not known without running the file";
-    assert!(ran.stderr.contains(said) && ran.stderr.contains("so `out` is used"), "{}", ran.stderr);
+    let expected = "c.py:6:1: `out_dir` is not known without running the file";
+    assert!(
+        ran.stderr.contains(expected) && ran.stderr.contains("so `out` is used"),
+        "{}",
+        ran.stderr
+    );
     assert!(place.path("out/model.safetensors").is_file());
 }
 
 #[test]
-fn a_run_has_a_card_that_an_editor_keeps() {
-    let place = Place::new();
+fn a_run_writes_a_model_card_and_keeps_an_edited_one() {
+    let place = TestFolder::new();
     place.train(&["--max_iters=4", "--eval_interval=2", "--out_dir=out"]);
     let card = place.path("out/README.md");
     let text = fs::read_to_string(&card).unwrap();
@@ -94,7 +99,7 @@ fn a_run_has_a_card_that_an_editor_keeps() {
 
 #[test]
 fn event_files_for_tensorboard_are_written_again_on_resume() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let count = || {
         let files = fs::read_dir(place.path("out/tensorboard")).unwrap();
         let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();

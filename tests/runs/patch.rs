@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
 const TRAIN: &str = include_str!("../patch/nano/train.py");
 const MODEL: &str = include_str!("../patch/nano/model.py");
 
 /// A temporary folder with nanoGPT's files in `nano`.
-fn nano() -> Place {
-    let place = Place::new();
+fn nano() -> TestFolder {
+    let place = TestFolder::new();
     fs::create_dir(place.path("nano")).unwrap();
     fs::write(place.path("nano/train.py"), TRAIN).unwrap();
     fs::write(place.path("nano/model.py"), MODEL).unwrap();
@@ -30,7 +30,7 @@ fn a_diff_is_printed_and_nothing_changed() {
 }
 
 #[test]
-fn applied_patches_leave_a_copy_and_are_known_the_next_time() {
+fn applied_patches_keep_a_copy_and_are_recognised_the_next_time() {
     let place = nano();
     let ran = place.run(&["patch", "nano", "--apply", "--only", "gradscaler", "--json"]);
     let answer = ran.json();
@@ -50,7 +50,7 @@ fn applied_patches_leave_a_copy_and_are_known_the_next_time() {
 }
 
 #[test]
-fn an_applied_patch_says_which_keys_turn_it_on() {
+fn an_applied_patch_prints_the_keys_that_turn_it_on() {
     let place = nano();
     let only = ["--only", "chunked-loss", "checkpoint-blocks"];
     let ran = place.run(&[&["patch", "nano"], &only[..]].concat());
@@ -63,7 +63,7 @@ fn an_applied_patch_says_which_keys_turn_it_on() {
 }
 
 #[test]
-fn a_place_that_is_missing_is_named_and_the_answer_is_no() {
+fn a_missing_site_is_named_and_the_exit_code_is_one() {
     let place = nano();
     fs::write(place.path("nano/model.py"), MODEL.replace("x = block(x)", "x = f(block, x)"))
         .unwrap();
@@ -74,7 +74,7 @@ fn a_place_that_is_missing_is_named_and_the_answer_is_no() {
 }
 
 #[test]
-fn what_is_no_nanogpt_folder_is_refused() {
+fn a_folder_without_nanogpt_is_refused() {
     let place = nano();
     let ran = place.run(&["patch", "elsewhere"]);
     assert_eq!(ran.code, Some(2));

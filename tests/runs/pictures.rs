@@ -2,13 +2,13 @@
 
 use std::{fs, path::Path};
 
-use crate::program::{Place, TINY};
+use crate::program::{TINY, TestFolder};
 
-/// A card on which PyTorch's eager mode does not hold nanoGPT's defaults, and we do.
+/// A card on which nanoGPT's defaults fit with FitGPT but not with eager PyTorch.
 const BOTH: &[&str] = &["plan", "--engine", "both", "--gpu=RTX 4070", "--compile=False"];
 
 #[test]
-fn the_picture_of_the_readme_is_what_its_command_draws() {
+fn the_picture_in_the_readme_is_that_of_its_command() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
     let line = readme.lines().find(|line| line.contains("--svg docs/plan.svg")).unwrap();
@@ -18,7 +18,7 @@ fn the_picture_of_the_readme_is_what_its_command_draws() {
     for (index, piece) in line.split('"').enumerate() {
         if index % 2 == 1 { args.push(piece) } else { args.extend(piece.split_whitespace()) }
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::create_dir(place.path("docs")).unwrap();
     let ran = place.run(&args);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -29,7 +29,7 @@ fn the_picture_of_the_readme_is_what_its_command_draws() {
 
 #[test]
 fn both_engines_answer_in_one_document_and_the_verdict_is_ours() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.run(&[BOTH, &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let both = ran.json();
@@ -45,8 +45,8 @@ fn both_engines_answer_in_one_document_and_the_verdict_is_ours() {
 }
 
 #[test]
-fn both_engines_stand_side_by_side_with_their_ratio() {
-    let place = Place::new();
+fn both_engines_are_shown_side_by_side_with_their_ratio() {
+    let place = TestFolder::new();
     let ran = place.run(BOTH);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for phase in ["  train          PyTorch ", "                 FitGPT  "] {
@@ -58,8 +58,8 @@ fn both_engines_stand_side_by_side_with_their_ratio() {
 }
 
 #[test]
-fn pictures_are_drawn_beside_json_and_where_nothing_fits() {
-    let place = Place::new();
+fn pictures_are_also_drawn_with_json_and_if_nothing_fits() {
+    let place = TestFolder::new();
     let pictures = ["--svg=p.svg", "--html", "p.html", "--json", "--budget=1MB"];
     let ran = place.run(&[&["plan"], TINY, &pictures[..]].concat());
     assert_eq!((ran.code, &ran.json()["fits"]), (Some(1), &false.into()));
@@ -74,7 +74,7 @@ fn pictures_are_drawn_beside_json_and_where_nothing_fits() {
 
 #[test]
 fn a_picture_that_cannot_be_written_is_exit_code_two_and_named() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for flag in ["--svg", "--html"] {
         let args = [&["plan", flag, "no/such/folder/p"], TINY].concat();
         let ran = place.run(&args);

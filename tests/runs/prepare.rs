@@ -1,4 +1,4 @@
-//! `prepare` as a process: killed at random instants, and held to the memory that it states.
+//! `prepare` as a process: killed at random times, and within the memory that it states.
 //!
 //! `scripts/prepare-kills` and `scripts/prepare-memory` do the same with more kills and gigabytes.
 
@@ -12,9 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
-/// Numbers that look random and are the same everywhere.
+/// Pseudorandom numbers, the same on every machine.
 struct Numbers(u64);
 
 impl Numbers {
@@ -54,22 +54,22 @@ fn lines(numbers: &mut Numbers, bytes: usize) -> String {
 }
 
 /// The files of a dataset.
-fn files(place: &Place, folder: &str) -> BTreeMap<String, Vec<u8>> {
+fn files(place: &TestFolder, folder: &str) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(place.path(folder)).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &std::path::Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let files = entries.filter(|path| name(path) != ".lock");
     files.map(|path| (name(&path), fs::read(path).unwrap())).collect()
 }
 
-/// Whether a preparation into a folder has noted how far it is.
-fn is_noted(place: &Place, folder: &str) -> bool {
+/// Whether a preparation has recorded its progress in the folder.
+fn is_noted(place: &TestFolder, folder: &str) -> bool {
     let entries = fs::read_dir(place.path(folder)).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.path().join("journal.json").is_file())
 }
 
 #[test]
-fn a_prepare_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing() {
-    let place = Place::new();
+fn a_repeatedly_killed_prepare_loses_nothing_and_repeats_nothing() {
+    let place = TestFolder::new();
     let mut numbers = Numbers(7);
     let text = lines(&mut numbers, 20_000_000);
     fs::write(place.path("a.txt"), &text).unwrap();
@@ -96,7 +96,7 @@ fn a_prepare_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing() 
         for kill in 0..4 {
             let mut command = place.command(&arguments);
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            // The last one comes after a note of how far it is.
+            // The last kill comes after progress was recorded.
             while kill == 3 && !is_noted(&place, &killed[6..]) {
                 if child.try_wait().unwrap().is_some() {
                     break;
@@ -127,7 +127,7 @@ fn a_prepare_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing() 
 #[cfg(target_os = "linux")]
 #[test]
 fn the_memory_of_prepare_is_what_it_states_for_any_amount_of_text() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let chunk = lines(&mut Numbers(3), 4_000_000);
     for (n_chunks, threads) in [(1, "--threads=1"), (30, "--threads=1"), (10, "--threads=4")] {
         let arguments =
@@ -145,7 +145,7 @@ fn the_memory_of_prepare_is_what_it_states_for_any_amount_of_text() {
             let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
             line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
         };
-        // Before its input ends, so that it is still there.
+        // Before its input ends, so that the process still exists.
         let mut most = peak().unwrap();
         drop(stdin);
         while child.try_wait().unwrap().is_none() {
@@ -165,12 +165,12 @@ fn the_memory_of_prepare_is_what_it_states_for_any_amount_of_text() {
 
 #[test]
 fn flags_that_contradict_each_other_are_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     fs::write(place.path("a.txt"), "some words and more words\n".repeat(100)).unwrap();
-    let refused = |more: &[&str], said: &str| {
+    let refused = |more: &[&str], expected: &str| {
         let ran = place.run(&[&["prepare", "a.txt", "--out=out"], more].concat());
         assert_eq!(ran.code, Some(2), "{}", ran.stdout);
-        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     };
     refused(&["--format=shards", "--output=bin"], "contradict each other");
     refused(&["--shard_tokens=5"], "`--shard_tokens` needs `--output shards`");

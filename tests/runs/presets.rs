@@ -1,12 +1,12 @@
-//! The presets in `config/`: what their heads promise, and that their heads are there.
+//! The presets in `config/` keep what their first lines promise, and all have such lines.
 
 use std::{fs, path::Path};
 
-use crate::program::Place;
+use crate::program::TestFolder;
 
 #[test]
-fn every_preset_plans_on_the_device_that_its_head_names() {
-    let place = Place::new();
+fn every_preset_plans_on_the_device_that_its_first_lines_name() {
+    let place = TestFolder::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     names.sort();
@@ -41,8 +41,8 @@ fn every_preset_plans_on_the_device_that_its_head_names() {
 }
 
 #[test]
-fn a_pretrained_name_brings_its_sizes_to_the_plan() {
-    let place = Place::new();
+fn a_pretrained_name_sets_the_sizes_of_the_plan() {
+    let place = TestFolder::new();
     let plan = |name: &str| {
         let ran = place.run(&["plan", &format!("--init_from={name}"), "--budget=1TB", "--json"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// A folder with a dataset of random tokens, removed at the end.
-pub(crate) struct Place {
+pub(crate) struct TestFolder {
     folder: tempfile::TempDir,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// A model that trains in a blink.
+/// A model that trains in a fraction of a second.
 pub(crate) const TINY: &[&str] = &[
     "--dataset=tiny",
     "--vocab_size=61",
@@ -41,7 +41,7 @@ pub(crate) const TINY: &[&str] = &[
     "--compile=False",
 ];
 
-impl Place {
+impl TestFolder {
     /// A new folder with `data/tiny`: 61 symbols, without `meta.pkl`.
     pub(crate) fn new() -> Self {
         let place = Self { folder: tempfile::tempdir().unwrap() };
@@ -81,7 +81,7 @@ impl Place {
         }
     }
 
-    /// `train` of the tiny model with more arguments; it must end well.
+    /// `train` of the tiny model with more arguments; it must succeed.
     pub(crate) fn train(&self, more: &[&str]) -> Ran {
         let ran = self.run(&[&["train"], TINY, more].concat());
         assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
@@ -115,7 +115,7 @@ pub(crate) fn steps_logged(out_dir: &Path) -> usize {
     text.matches("{\"event\":\"step\"").count()
 }
 
-/// The losses of nanoGPT's `iter` lines; a later line of a step counts.
+/// The losses of nanoGPT's `iter` lines; the last line of a step counts.
 pub(crate) fn losses(log: &str) -> BTreeMap<u64, String> {
     let lines = log.lines().filter_map(|line| line.strip_prefix("iter "));
     let read = lines.map(|line| {

@@ -1,10 +1,10 @@
-//! Lanes in a single process, and a launcher that this build does not know. Runs of several
-//! processes are in `tests/ranks`.
+//! Lanes in a single process, and a launcher of several processes in a build without MPI. Runs of
+//! several processes are in `tests/ranks`.
 
-use crate::program::{Place, TINY, events};
+use crate::program::{TINY, TestFolder, events};
 
 /// Losses, norms and weights of a run.
-fn bits(place: &Place, out_dir: &str) -> (Vec<String>, Vec<u8>) {
+fn bits(place: &TestFolder, out_dir: &str) -> (Vec<String>, Vec<u8>) {
     let steps = events(&place.path(out_dir), "step");
     let steps = steps.iter().map(|e| format!("{} {} {}", e["step"], e["loss"], e["grad_norm"]));
     let weights = std::fs::read(place.path(out_dir).join("model.safetensors")).unwrap();
@@ -14,8 +14,8 @@ fn bits(place: &Place, out_dir: &str) -> (Vec<String>, Vec<u8>) {
 const STEP: &[&str] = &["--batch_size=1", "--gradient_accumulation_steps=6", "--eval_interval=3"];
 
 #[test]
-fn one_lane_is_the_default_and_several_are_another_order_of_sums() {
-    let place = Place::new();
+fn one_lane_is_the_default_and_several_change_the_order_of_sums() {
+    let place = TestFolder::new();
     for (out_dir, more) in [
         ("unwritten", &[][..]),
         ("one", &["--lanes=1"][..]),
@@ -31,8 +31,8 @@ fn one_lane_is_the_default_and_several_are_another_order_of_sums() {
 }
 
 #[test]
-fn a_resumed_run_keeps_its_lanes_whatever_is_written() {
-    let place = Place::new();
+fn a_resumed_run_keeps_its_lanes_even_if_the_config_differs() {
+    let place = TestFolder::new();
     let lanes = "--lanes=3";
     place.train(&[STEP, &[lanes, "--max_iters=7", "--out_dir=whole"]].concat());
     place.train(&[STEP, &[lanes, "--max_iters=3", "--out_dir=parts"]].concat());
@@ -44,8 +44,8 @@ fn a_resumed_run_keeps_its_lanes_whatever_is_written() {
 }
 
 #[test]
-fn lanes_that_do_not_divide_are_refused_with_a_line_that_works() {
-    let place = Place::new();
+fn lanes_that_do_not_divide_are_refused_with_a_command_that_works() {
+    let place = TestFolder::new();
     let ran = place.run(&[&["train"], TINY, STEP, &["--lanes=4", "--out_dir=out"]].concat());
     assert_eq!(ran.code, Some(2));
     let works = ran.stderr.split('`').find(|text| text.starts_with("--")).expect("a line");
@@ -53,15 +53,15 @@ fn lanes_that_do_not_divide_are_refused_with_a_line_that_works() {
     place.train(&[STEP, &works[..], &["--max_iters=1", "--out_dir=out"]].concat());
 }
 
-/// What `plan --json` says.
-fn plan(place: &Place, more: &[&str]) -> serde_json::Value {
+/// The output of `plan --json`.
+fn plan(place: &TestFolder, more: &[&str]) -> serde_json::Value {
     let base = ["plan", "--vocab_size=50304", "--device=cpu", "--threads=2", "--json"];
     place.run(&[&base[..], more].concat()).json()
 }
 
 #[test]
-fn a_plan_of_four_ranks_has_a_quarter_of_the_moments_and_lanes_in_turns_one_more_gradient() {
-    let place = Place::new();
+fn four_ranks_have_a_quarter_of_the_moments_each_and_more_lanes_need_one_more_gradient() {
+    let place = TestFolder::new();
     let class = |plan: &serde_json::Value, name: &str| -> u64 {
         let update = plan["phases"].as_array().unwrap().iter().find(|p| p["name"] == "update");
         update.unwrap()["classes"][name].as_u64().unwrap()
@@ -80,8 +80,8 @@ fn a_plan_of_four_ranks_has_a_quarter_of_the_moments_and_lanes_in_turns_one_more
 }
 
 #[test]
-fn a_network_costs_bytes_and_time() {
-    let place = Place::new();
+fn a_network_adds_bytes_and_time() {
+    let place = TestFolder::new();
     let more = ["--ranks=4", "--gpu=4090", "--network=10Gb"];
     let network = plan(&place, &more)["ranks"]["network"].clone();
     // Three quarters of 498 MB of gradients and of as many weights.
@@ -100,7 +100,7 @@ fn a_network_costs_bytes_and_time() {
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_build_without_mpi_refuses_to_be_one_of_several_processes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"] {
         let args = [&["train"], TINY, &["--max_iters=1", "--out_dir=out"]].concat();
         let output = place.command(&args).env(variable, "2").output().unwrap();

@@ -3,10 +3,10 @@
 
 use std::{fs, process::Stdio};
 
-use crate::program::{Place, TINY, events, steps_logged, wait_until};
+use crate::program::{TINY, TestFolder, events, steps_logged, wait_until};
 
 /// Losses, norms, evaluations, weights and optimizer states of a run.
-fn bits(place: &Place, out_dir: &str) -> (Vec<String>, Vec<u8>, Vec<u8>) {
+fn bits(place: &TestFolder, out_dir: &str) -> (Vec<String>, Vec<u8>, Vec<u8>) {
     let folder = place.path(out_dir);
     let steps = events(&folder, "step");
     let steps = steps.iter().map(|e| format!("{} {} {}", e["step"], e["loss"], e["grad_norm"]));
@@ -22,7 +22,7 @@ fn bits(place: &Place, out_dir: &str) -> (Vec<String>, Vec<u8>, Vec<u8>) {
 }
 
 /// Step and text of every sample.
-fn samples(place: &Place, out_dir: &str) -> Vec<(u64, String)> {
+fn samples(place: &TestFolder, out_dir: &str) -> Vec<(u64, String)> {
     let all = events(&place.path(out_dir), "sample").into_iter();
     all.map(|e| (e["step"].as_u64().unwrap(), e["text"].as_str().unwrap().to_owned())).collect()
 }
@@ -31,7 +31,7 @@ const RUN: &[&str] = &["--max_iters=12", "--eval_interval=5", "--max_new_tokens=
 
 #[test]
 fn samples_are_written_and_change_no_bit_of_the_training() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let llama = ["--family=llama", "--n_kv_head=1", "--dtype=bfloat16"];
     for (name, more) in [
         ("plain", &["--dropout=0.1"][..]),
@@ -49,7 +49,7 @@ fn samples_are_written_and_change_no_bit_of_the_training() {
         let steps: Vec<_> = found.iter().map(|(step, _)| *step).collect();
         assert_eq!(steps, [4, 8, 12], "{name}");
         assert!(ran.stdout.contains("step 8: sample: "), "{}", ran.stdout);
-        // Ids of 40 tokens, past the block of 24: the cache began again.
+        // 40 tokens, past the block of 24: the cache was refilled.
         assert_eq!(found[0].1.split_whitespace().count(), 40, "{}", found[0].1);
         assert_ne!(found[0].1, found[1].1);
     }
@@ -57,7 +57,7 @@ fn samples_are_written_and_change_no_bit_of_the_training() {
 
 #[test]
 fn a_resumed_run_draws_the_same_samples_and_may_change_the_interval() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let run = |out: &str, max_iters: u32, interval: u32| {
         let more = [
             format!("--out_dir={out}"),
@@ -70,7 +70,7 @@ fn a_resumed_run_draws_the_same_samples_and_may_change_the_interval() {
     run("whole", 40, 3);
     run("plain", 40, 0);
 
-    // Killed somewhere behind the save at step 5, and resumed with its samples.
+    // Killed some time after the save at step 5, and resumed with its samples.
     let args = ["--out_dir=parts", "--max_iters=40", "--sample_interval=3"];
     let mut command = place.command(&[&["train"], TINY, &RUN[1..], &args].concat());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -86,7 +86,7 @@ fn a_resumed_run_draws_the_same_samples_and_may_change_the_interval() {
     resume("parts", &[]);
     assert_eq!(samples(&place, "parts"), samples(&place, "whole"));
 
-    // From samples to none, and back.
+    // Samples are turned off, and on again.
     run("less", 5, 3);
     resume("less", &["--sample_interval=0"]);
     run("more", 5, 0);
@@ -100,7 +100,7 @@ fn a_resumed_run_draws_the_same_samples_and_may_change_the_interval() {
 
 #[test]
 fn the_plan_has_the_caches_of_a_sample_and_nothing_else() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let plan = |more: &[&str]| {
         let args = ["plan", "--vocab_size=50304", "--device=cpu", "--threads=2", "--json"];
         place.run(&[&args[..], more].concat()).json()
@@ -122,8 +122,8 @@ fn the_plan_has_the_caches_of_a_sample_and_nothing_else() {
 }
 
 #[test]
-fn a_prompt_that_the_vocabulary_lacks_is_an_error_before_the_first_step() {
-    let place = Place::new();
+fn a_prompt_outside_the_vocabulary_is_an_error_before_the_first_step() {
+    let place = TestFolder::new();
     let args = ["--out_dir=out", "--sample_interval=2", "--start=not ids"];
     let ran = place.run(&[&["train"], TINY, &args].concat());
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);

@@ -1,4 +1,4 @@
-//! The page's server: what it answers, and what it refuses.
+//! The page's server: its responses and refusals.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::program::{Place, TINY, wait_until};
+use super::program::{TINY, TestFolder, wait_until};
 
 /// A server that ends with the test.
 struct Server {
@@ -20,7 +20,7 @@ struct Server {
     address: String,
 }
 
-/// An answer as it came.
+/// A received response.
 struct Answer {
     status: u16,
     head: String,
@@ -34,7 +34,7 @@ impl Answer {
 }
 
 impl Server {
-    fn start(place: &Place, more: &[&str]) -> Self {
+    fn start(place: &TestFolder, more: &[&str]) -> Self {
         let mut command = place.command(&[&["serve", "--json", "--port", "0"], more].concat());
         Self::spawn(command.env("XDG_RUNTIME_DIR", place.path("")))
     }
@@ -54,7 +54,7 @@ impl Server {
         stream
     }
 
-    /// Sends these bytes and reads the whole answer.
+    /// Sends these bytes and reads the whole response.
     fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.connect();
         // A server that refuses may close before everything is written.
@@ -103,7 +103,7 @@ impl Drop for Server {
 
 #[test]
 fn the_plan_is_the_one_that_the_command_line_prints() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let keys = json!({ "batch_size": "4", "n_layer": "3" });
     let asked = json!({ "keys": keys, "gpu": "RTX 4070", "engine": "torch" });
@@ -145,7 +145,7 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
 
 #[test]
 fn a_bad_config_is_explained_in_the_language_of_the_page() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let asked = json!({ "config": "batch_size = 'many'\n", "file": "my.py" });
     let english = server.post("/api/plan?lang=en", &asked);
@@ -162,7 +162,7 @@ fn a_bad_config_is_explained_in_the_language_of_the_page() {
 
 #[test]
 fn an_error_is_diagnosed_and_leads_to_the_planner() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let log = fs::read("examples/estimate-loss-batch-64.log").unwrap();
     let answer = server.doctor(&json!({}), &log).json();
@@ -177,7 +177,7 @@ fn an_error_is_diagnosed_and_leads_to_the_planner() {
 
 #[test]
 fn a_snapshot_shows_its_segments_and_a_hostile_one_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     // {"segments": [{"total_size": 4096, "blocks": [{"size": 1024, "state": "inactive"}]}]}
     let text =
@@ -219,7 +219,7 @@ fn peak_bytes(pid: u32) -> u64 {
 #[cfg(target_os = "linux")]
 #[test]
 fn packed_logs_and_long_ones_take_bounded_memory() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a \
                  total capacity of 11.69 GiB of which 2.68 GiB is free.\n";
@@ -238,8 +238,8 @@ fn packed_logs_and_long_ones_take_bounded_memory() {
 }
 
 #[test]
-fn requests_of_other_names_and_sites_are_refused() {
-    let place = Place::new();
+fn requests_with_other_hosts_or_origins_are_refused() {
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let port = server.port;
     let get = |host: &str, more: &str| {
@@ -250,12 +250,12 @@ fn requests_of_other_names_and_sites_are_refused() {
     let own = format!("127.0.0.1:{port}");
     assert_eq!(get(&own, ""), 200);
     assert_eq!(get(&format!("localhost:{port}"), ""), 200);
-    // DNS rebinding: the name of another site leads here.
+    // DNS rebinding: the name of another site resolves to this machine.
     assert_eq!(get(&format!("evil.example:{port}"), ""), 421);
     assert_eq!(get(&format!("127.0.0.1.evil.example:{port}"), ""), 421);
     assert_eq!(get("127.0.0.1:1", ""), 421);
     assert_eq!(server.raw(b"GET /api/runs HTTP/1.1\r\n\r\n").status, 400);
-    // Of two names or origins, the wrong one might be checked.
+    // With two hosts or origins, the wrong one might be checked.
     assert_eq!(get(&own, "Host: evil.example\r\n"), 400);
     assert_eq!(get("evil.example", &format!("Host: {own}\r\n")), 400);
     let origins = format!("Origin: http://{own}\r\nOrigin: http://evil.example\r\n");
@@ -270,14 +270,14 @@ fn requests_of_other_names_and_sites_are_refused() {
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     assert_eq!(server.ask("POST /api/plan", form, b"{}").status, 415);
     assert_eq!(server.ask("POST /api/plan", "", b"{}").status, 415);
-    // A link from anywhere may open the page.
+    // A link from another site may open the page.
     let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
     assert_eq!(server.ask("GET /", link, b"").status, 200);
 }
 
 #[test]
-fn the_page_is_safe_against_what_it_shows() {
-    let server = Server::start(&Place::new(), &[]);
+fn the_page_forbids_scripts_from_elsewhere() {
+    let server = Server::start(&TestFolder::new(), &[]);
     let page = server.get("/");
     assert_eq!(page.status, 200);
     assert!(page.head.contains("default-src 'none'; script-src 'self'; style-src 'self'"));
@@ -289,8 +289,8 @@ fn the_page_is_safe_against_what_it_shows() {
 }
 
 #[test]
-fn no_path_leads_out_of_the_page_and_the_runs() {
-    let place = Place::new();
+fn no_path_reaches_other_files() {
+    let place = TestFolder::new();
     fs::create_dir(place.path("shown")).unwrap();
     fs::create_dir(place.path("secret")).unwrap();
     fs::write(place.path("secret/events.jsonl"), "{\"event\":\"step\",\"step\":7}\n").unwrap();
@@ -320,8 +320,8 @@ fn no_path_leads_out_of_the_page_and_the_runs() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
-    let place = Place::new();
+fn requests_that_are_too_long_are_refused() {
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let head = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(40_000));
     assert_eq!(server.raw(head.as_bytes()).status, 431);
@@ -344,8 +344,8 @@ fn what_is_too_long_is_refused() {
 }
 
 #[test]
-fn slow_clients_are_dropped_and_hold_nobody_up() {
-    let place = Place::new();
+fn slow_clients_are_dropped_and_do_not_delay_others() {
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let mut slow: Vec<_> = (0..50).map(|_| server.connect()).collect();
     let started = Instant::now();
@@ -353,7 +353,7 @@ fn slow_clients_are_dropped_and_hold_nobody_up() {
         stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
     }
     assert_eq!(server.get("/api/hello").status, 200);
-    // A header now and then does not help: the whole head has a deadline.
+    // Sending a header now and then does not help: the whole head has a deadline.
     let mut dripping = slow.pop().unwrap();
     let mut text = Vec::new();
     dripping.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -372,7 +372,7 @@ fn slow_clients_are_dropped_and_hold_nobody_up() {
 
 #[test]
 fn many_connections_leave_the_server_alive() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let open: Vec<_> = (0..200).map(|_| server.connect()).collect();
     thread::sleep(Duration::from_millis(200));
@@ -382,7 +382,7 @@ fn many_connections_leave_the_server_alive() {
 
 #[test]
 fn another_address_and_training_need_the_token() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for more in [&["--bind", "127.0.0.1"][..], &["--allow-train"]] {
         let server = Server::start(&place, more);
         for path in ["/", "/main.js", "/api/start", "/api/hello", "/api/runs", "/api/events"] {
@@ -408,7 +408,7 @@ fn another_address_and_training_need_the_token() {
 
 #[test]
 fn a_run_is_listed_followed_and_named_by_train() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let mut command =
         place.command(&[&["train"], TINY, &["--max_iters=5", "--out_dir=out"]].concat());
@@ -430,8 +430,8 @@ fn a_run_is_listed_followed_and_named_by_train() {
 }
 
 #[test]
-fn events_tell_of_a_run_while_it_trains() {
-    let place = Place::new();
+fn events_report_a_run_while_it_trains() {
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let mut stream = server.connect();
     let host = server.port;
@@ -447,8 +447,8 @@ fn events_tell_of_a_run_while_it_trains() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_page_starts_a_run_and_stops_it_saved() {
-    let place = Place::new();
+fn the_page_starts_a_run_and_stops_it_with_a_save() {
+    let place = TestFolder::new();
     let server = Server::start(&place, &["--allow-train"]);
     let post = |path: &str, body: &Value| {
         let token = format!("Authorization: Bearer {}\r\n", server.token());
@@ -482,15 +482,15 @@ fn the_page_starts_a_run_and_stops_it_saved() {
     assert_eq!(post("/api/stop", &json!({ "id": id })).status, 200);
     wait_until("it has stopped", || state().is_some_and(|run| run["state"] == "interrupted"));
     assert!(place.path("run-1/model.safetensors").is_file());
-    // One that cannot run tells why.
+    // A run that cannot start reports the reason.
     keys.insert("dataset".to_owned(), json!("missing"));
     let failed = post("/api/train", &json!({ "plan": { "keys": keys }, "name": "run-2" }));
     assert!(failed.json()["error"]["message"].as_str().unwrap().contains("missing"));
 }
 
 #[test]
-fn hostile_logs_are_shown_as_text_and_take_little() {
-    let place = Place::new();
+fn hostile_logs_are_shown_as_text_and_take_little_memory() {
+    let place = TestFolder::new();
     let folder = place.path("out");
     fs::create_dir(&folder).unwrap();
     let mut file = fs::File::create(folder.join("events.jsonl")).unwrap();
@@ -516,7 +516,7 @@ fn hostile_logs_are_shown_as_text_and_take_little() {
 
 #[test]
 fn a_busy_port_and_a_missing_folder_are_errors() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let ran = place.run(&["serve", "--port", &server.port.to_string(), "--json"]);
     assert_eq!((ran.code, ran.json()["error"]["kind"].as_str()), (Some(2), Some("address")));

@@ -1,11 +1,11 @@
-//! What reaches a terminal.
+//! Output on a terminal.
 
 use std::process::{Command, Stdio};
 
-use crate::program::{Place, TINY};
+use crate::program::{TINY, TestFolder};
 
 /// Everything that a command prints to its terminal, a pseudo-terminal of `script` (util-linux).
-fn on_a_terminal(place: &Place, args: &[&str], term: &str) -> String {
+fn on_a_terminal(place: &TestFolder, args: &[&str], term: &str) -> String {
     let command = place.command(args);
     let words = [command.get_program()].into_iter().chain(command.get_args());
     let line: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -20,8 +20,8 @@ fn on_a_terminal(place: &Place, args: &[&str], term: &str) -> String {
 }
 
 #[test]
-fn a_terminal_that_cannot_obey_escapes_gets_none() {
-    let place = Place::new();
+fn a_dumb_terminal_gets_no_escape_sequences() {
+    let place = TestFolder::new();
     let train = [&["train", "--max_iters=3", "--overwrite"], TINY, &["--out_dir=out"]].concat();
     let commands: [&[&str]; 3] = [&["--help"], &["plan", "--help"], &train];
     for args in commands {

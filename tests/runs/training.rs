@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Stdio, thread, time::Duration};
 
-use crate::program::{Place, TINY, events, losses, steps_logged, wait_until};
+use crate::program::{TINY, TestFolder, events, losses, steps_logged, wait_until};
 
 /// The exact losses of a run's steps.
 fn exact(out_dir: &Path) -> Vec<f64> {
@@ -19,7 +19,7 @@ fn apart(a: &[f64], b: &[f64]) -> f64 {
 #[test]
 fn any_split_of_the_effective_batch_is_the_same_training() {
     for dropout in ["0.0", "0.1"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let run = |batch: u32, accumulation: u32| {
             let out_dir = format!("{batch}x{accumulation}");
             place.train(&[
@@ -43,7 +43,7 @@ fn any_split_of_the_effective_batch_is_the_same_training() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--max_iters=20", "--eval_interval=10", "--dropout=0.1"];
     for threads in ["1", "2", "3"] {
         let own = [format!("--threads={threads}"), format!("--out_dir=t{threads}")];
@@ -65,7 +65,7 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn a_resumed_run_continues_bit_for_bit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--eval_interval=8", "--dropout=0.1", "--gradient_accumulation_steps=2"];
     place.train(&[&common[..], &["--max_iters=40", "--out_dir=whole"]].concat());
     place.train(&[&common[..], &["--max_iters=17", "--out_dir=parts"]].concat());
@@ -82,8 +82,8 @@ fn a_resumed_run_continues_bit_for_bit() {
 }
 
 #[test]
-fn a_run_killed_at_many_moments_ends_as_if_undisturbed() {
-    let place = Place::new();
+fn a_run_killed_at_many_points_ends_like_an_uninterrupted_one() {
+    let place = TestFolder::new();
     // A save at every second step: many kills fall into one.
     let common = ["--max_iters=200", "--eval_interval=2", "--eval_iters=1"];
     let whole = place.train(&[&common[..], &["--out_dir=whole"]].concat()).losses();
@@ -102,7 +102,7 @@ fn a_run_killed_at_many_moments_ends_as_if_undisturbed() {
         let logged = steps_logged(&out_dir);
         wait_until("it has made steps", || steps_logged(&out_dir) > logged + 3);
         if kill % 3 > 0 {
-            // Into a save: at its beginning, or about its deciding rename.
+            // During a save: at its start, or near the rename that commits it.
             let sign = [".saving-", ".saved-"][kill % 3 - 1];
             wait_until("it saves", || {
                 names().iter().any(|name| name.starts_with(sign))
@@ -113,7 +113,7 @@ fn a_run_killed_at_many_moments_ends_as_if_undisturbed() {
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
         log.push_str(&String::from_utf8_lossy(&output.stdout));
-        // A torn last line is no loss.
+        // A torn last line is ignored.
         log.truncate(log.rfind('\n').map_or(0, |end| end + 1));
         if names().iter().any(|name| name == "state.safetensors" || name.starts_with(".saved-")) {
             mode = "--init_from=resume";
@@ -128,8 +128,8 @@ fn a_run_killed_at_many_moments_ends_as_if_undisturbed() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_saves_and_the_run_goes_on_from_there() {
-    let place = Place::new();
+fn ctrl_c_saves_and_the_run_continues_from_there() {
+    let place = TestFolder::new();
     let common = ["--max_iters=400", "--eval_interval=1000"];
     let whole = place.train(&[&common[..], &["--out_dir=whole"]].concat()).losses();
 
@@ -151,7 +151,7 @@ fn ctrl_c_saves_and_the_run_goes_on_from_there() {
 
 #[test]
 fn evaluating_in_smaller_groups_covers_the_same_sequences() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let common = ["--max_iters=1", "--eval_interval=1"];
     for (name, batch, iters) in [("a", "8", "3"), ("b", "4", "6"), ("c", "24", "1")] {
         let own = [
@@ -169,8 +169,8 @@ fn evaluating_in_smaller_groups_covers_the_same_sequences() {
 }
 
 #[test]
-fn the_best_weights_are_kept_where_the_config_asks_and_sampled_first() {
-    let place = Place::new();
+fn the_best_weights_are_kept_if_the_config_asks_and_sampled_first() {
+    let place = TestFolder::new();
     place.train(&[
         "--max_iters=20",
         "--eval_interval=10",
@@ -190,7 +190,7 @@ fn the_best_weights_are_kept_where_the_config_asks_and_sampled_first() {
 
 #[test]
 fn eval_only_measures_and_saves_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let ran = place.train(&["--eval_only=True", "--out_dir=out"]);
     assert!(ran.stdout.contains("step 0: train loss"), "{}", ran.stdout);
     assert!(ran.losses().is_empty());

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use crate::program::{Place, Ran, events};
+use crate::program::{Ran, TestFolder, events};
 
-/// A run whose folder is then begun from, with biases as GPT-2 has.
-fn trained() -> Place {
-    let place = Place::new();
+/// A trained run with biases, as in GPT-2, from whose folder others start.
+fn trained() -> TestFolder {
+    let place = TestFolder::new();
     place.train(&[
         "--max_iters=12",
         "--eval_interval=12",
@@ -14,7 +14,7 @@ fn trained() -> Place {
         "--gelu=tanh",
         "--out_dir=first",
     ]);
-    // As somebody else's: without the state of the training.
+    // Like a folder of another program: without optimizer state.
     let theirs = place.path("models/theirs");
     fs::create_dir_all(&theirs).unwrap();
     for name in ["config.json", "model.safetensors"] {
@@ -23,21 +23,21 @@ fn trained() -> Place {
     place
 }
 
-/// `train` of other sizes than the weights have.
-fn begin(place: &Place, more: &[&str]) -> Ran {
+/// `train` with sizes that differ from those of the weights.
+fn begin(place: &TestFolder, more: &[&str]) -> Ran {
     let other = ["train", "--dataset=tiny", "--batch_size=4", "--gradient_accumulation_steps=1"];
     let rest = ["--n_layer=3", "--n_head=1", "--n_embd=48", "--eval_iters=2", "--device=cpu"];
     place.run(&[&other[..], &rest, more].concat())
 }
 
-fn first_val_loss(place: &Place, out_dir: &str) -> f64 {
+fn first_val_loss(place: &TestFolder, out_dir: &str) -> f64 {
     events(&place.path(out_dir), "evaluation")[0]["val_loss"].as_f64().unwrap()
 }
 
 #[test]
-fn a_run_begins_from_the_weights_of_a_folder_and_takes_their_sizes() {
+fn a_run_starts_from_the_weights_of_a_folder_and_takes_their_sizes() {
     let place = trained();
-    // What the first run's last weights measure, in a copy: measuring writes events.
+    // Evaluate the first run's last weights, in a copy because that writes events.
     fs::create_dir(place.path("copy")).unwrap();
     for name in ["config.json", "model.safetensors", "state.safetensors"] {
         fs::copy(place.path("first").join(name), place.path("copy").join(name)).unwrap();
@@ -69,7 +69,7 @@ fn a_run_begins_from_the_weights_of_a_folder_and_takes_their_sizes() {
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
     assert_eq!(ran.json()["samples"].as_array().unwrap().len(), 2);
 
-    // The new run has its own moments and position, and resumes as any other.
+    // The new run has its own moments and position, and resumes like any other.
     let ran = place.run(&["train", "--init_from=resume", "--out_dir=second", "--max_iters=5"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let steps = events(&place.path("second"), "step");
@@ -90,7 +90,7 @@ fn fewer_positions_are_cropped_and_more_are_refused() {
 }
 
 #[test]
-fn weights_that_are_not_here_are_told_with_the_folder_and_how_to_get_them() {
+fn missing_weights_are_reported_with_the_folders_tried_and_how_to_get_them() {
     let place = trained();
     let ran = begin(&place, &["--init_from=models/none", "--out_dir=out"]);
     assert_eq!(ran.code, Some(2));
@@ -109,7 +109,7 @@ fn weights_that_are_not_here_are_told_with_the_folder_and_how_to_get_them() {
     for part in ["hf/hub/models--gpt2-medium/snapshots", "`--download`", "--init_from="] {
         assert!(stderr.contains(part), "no `{part}` in {stderr}");
     }
-    // Found in the cache, and not what its name says.
+    // Found in the cache, but another model than its name says.
     let snapshot = hub.join("hub/models--gpt2/snapshots/abc");
     fs::create_dir_all(&snapshot).unwrap();
     for name in ["config.json", "model.safetensors"] {

@@ -65,7 +65,7 @@ pub enum PickleError {
         offset: usize,
     },
     /// More values than a four-byte handle can index.
-    #[error("it has more values than this reader supports (at byte {offset})")]
+    #[error("it has more values than are supported (at byte {offset})")]
     TooLarge {
         /// Offset at which the table was full.
         offset: usize,

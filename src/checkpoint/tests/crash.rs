@@ -1,4 +1,4 @@
-//! Crashes and errors at every single call of a save, and of the recovery after it.
+//! Crashes and errors at every file operation of a save and of the recovery after it.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -23,7 +23,7 @@ fn out() -> &'static Path {
 }
 
 /// Keeps the last two.
-const TWO: Keep = Keep { last: 2, best_step: None };
+const TWO: Retention = Retention { last: 2, best_step: None };
 
 /// A disk with version 1 saved, or an empty one.
 fn disk_with(version: Option<u32>, seed: u64) -> SimulatedFiles {
@@ -52,7 +52,7 @@ fn whole() -> BTreeSet<String> {
         .into()
 }
 
-/// Saves version 2 with a crash before every call in turn; `after` judges what is left.
+/// Saves version 2 with a crash before every call in turn; `after` checks what is left.
 fn at_every_call(old: Option<u32>, crash: Crash, mut after: impl FnMut(&SimulatedFiles)) {
     for at in 0.. {
         let files = disk_with(old, at);
@@ -75,7 +75,7 @@ fn a_crash_at_any_call_leaves_the_old_or_the_new_checkpoint() {
     for crash in [Crash::Process, Crash::Machine] {
         let mut versions = BTreeSet::new();
         at_every_call(Some(1), crash, |files| {
-            let before = version_on(files, out()); // as one who only reads sees it
+            let before = version_on(files, out()); // as a reader sees it
             recover_on(&files.disk(), out()).unwrap();
             let version = version_on(files, out());
             assert_eq!(version, before);
@@ -182,13 +182,14 @@ fn the_last_ones_and_the_best_one_are_kept_whole() {
     let files = SimulatedFiles::new(1);
     let disk = files.disk();
     for version in 1..=7 {
-        let keep = Keep { last: 3, best_step: (version > 2).then_some(2) };
+        let keep = Retention { last: 3, best_step: (version > 2).then_some(2) };
         save_version_on(&disk, out(), &tiny(true), version, keep).unwrap();
     }
     assert_eq!(version_on(&files, out()), Some(7));
     assert_eq!(kept(&disk), [2, 5, 6]);
-    // A better one: the old best goes.
-    save_version_on(&disk, out(), &tiny(true), 8, Keep { last: 1, best_step: Some(7) }).unwrap();
+    // A better one: the old best one is removed.
+    save_version_on(&disk, out(), &tiny(true), 8, Retention { last: 1, best_step: Some(7) })
+        .unwrap();
     assert_eq!((version_on(&files, out()), kept(&disk)), (Some(8), vec![7]));
 }
 
@@ -233,7 +234,7 @@ fn checkpoints_of_another_run_and_files_of_others_stay() {
 }
 
 #[test]
-fn of_several_committed_saves_the_newest_wins_at_every_crash_of_the_recovery() {
+fn the_newest_of_several_committed_saves_wins_at_every_crash_of_the_recovery() {
     // Two folders that a crash in an earlier version's recovery may have left, the first of them
     // half in place.
     let prepare = |files: &SimulatedFiles| {
@@ -287,7 +288,7 @@ fn best_weights_are_committed_in_their_own_folder_and_preferred() {
     let chosen = weights_dir(out_dir);
     assert_eq!(chosen, best_dir(out_dir));
     assert_eq!(Weights::open(&chosen).unwrap().save_id(), Some(&*id.to_string()));
-    let read = read_weights(&chosen, tensors, Positions::Exact).unwrap();
+    let read = read_weights(&chosen, tensors, PositionRows::Exact).unwrap();
     assert_eq!(read.bytes, best.bytes);
     assert_eq!(read_version(out_dir, &architecture).unwrap(), 2);
 }

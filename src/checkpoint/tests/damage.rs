@@ -58,7 +58,7 @@ fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
 }
 
 #[test]
-fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
+fn an_error_of_the_backend_is_passed_on_and_the_old_checkpoint_stays() {
     struct Lost;
     impl TensorSource for Lost {
         fn read(&mut self, _: TensorPiece<'_>, _: &mut [u8]) -> Result<(), StoreError> {
@@ -77,7 +77,7 @@ fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
 }
 
 #[test]
-fn a_header_that_lies_about_its_length_allocates_nothing() {
+fn a_header_with_a_false_length_allocates_nothing() {
     for length in [u64::MAX, 1 << 40, 100_000_001, 3000] {
         let dir = tempfile::tempdir().unwrap();
         save_version(dir.path(), &tiny(true), 1);
@@ -90,7 +90,7 @@ fn a_header_that_lies_about_its_length_allocates_nothing() {
     }
 }
 
-/// The files of a whole checkpoint. Saved once: a save waits for the disk.
+/// The files of a complete checkpoint, saved only once because a save waits for the disk.
 static WHOLE: LazyLock<[Vec<u8>; 4]> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     save_version(dir.path(), &tiny(true), 1);
@@ -172,7 +172,7 @@ proptest! {
         prop_assert!(result.is_err(), "{result:?}");
     }
 
-    /// As earlier versions saved: nothing covers `config.json`.
+    /// As in earlier versions, where no checksum covers `config.json`.
     #[test]
     fn without_a_manifest_no_change_of_a_config_touches_the_values_or_panics(
         change in any_change(),
@@ -184,7 +184,7 @@ proptest! {
         }
     }
 
-    /// Without a checksum, as other programs write: anything may come out, but nothing may panic.
+    /// Without a checksum, as other programs write: any result is fine, but not a panic.
     #[test]
     fn no_change_of_a_file_without_checksum_panics(
         changes in prop::collection::vec(any_change(), 1..4),
@@ -192,7 +192,7 @@ proptest! {
         let read = |disk: &Disk| {
             let tensors = tensors_of(&tiny(true));
             let mut memory = Memory::empty(&tensors, Which::Weights);
-            Weights::open_once(disk, out())?.read(&tensors, Positions::Crop, &mut memory)
+            Weights::open_once(disk, out())?.read(&tensors, PositionRows::Crop, &mut memory)
         };
         let without_checksum = |bytes: &mut Vec<u8>| {
             for key in [b"\"save_id\"".as_slice(), b"\"sum\""] {
@@ -219,14 +219,14 @@ fn a_checkpoint_of_an_earlier_version_has_no_manifest_and_loads() {
     let disk = with_changed("", |_| {});
     disk.remove_file(&out().join("manifest.json")).unwrap();
     assert_eq!(read_anything(&disk).unwrap(), 1);
-    // A model card is outside of the manifest.
+    // The manifest does not list the model card.
     let disk = with_changed("", |_| {});
     disk.create(&out().join("README.md")).unwrap();
     assert_eq!(read_anything(&disk).unwrap(), 1);
 }
 
 #[test]
-fn no_bit_of_a_config_or_a_manifest_can_flip_unseen() {
+fn every_flipped_bit_of_a_config_or_a_manifest_is_detected() {
     for (index, name) in [(1, "config.json"), (3, "manifest.json")] {
         for at in 0..WHOLE[index].len() {
             let disk = with_changed(name, |bytes| bytes[at] ^= 1 << (at % 8));
@@ -236,7 +236,7 @@ fn no_bit_of_a_config_or_a_manifest_can_flip_unseen() {
 }
 
 #[test]
-fn no_bit_of_a_checksum_can_flip_unseen() {
+fn every_flipped_bit_of_a_checksum_is_detected() {
     let whole = &WHOLE[0];
     let key = b"\"sum\":\"";
     let at = whole.windows(key.len()).position(|window| window == key).unwrap();

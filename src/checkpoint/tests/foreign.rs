@@ -18,7 +18,7 @@ struct Stored {
 
 /// What `transformers` would store for `memory`.
 fn stored(tensors: &Tensors, memory: &Memory, prefix: &str, dtype: Dtype) -> Vec<Stored> {
-    let tensor = |entry: &Entry| {
+    let tensor = |entry: &TensorEntry| {
         let name = &entry.parameter;
         let values = memory.floats(name);
         let is_conv1d = name.contains(".c_") && name.ends_with(".weight");
@@ -85,7 +85,7 @@ fn files_of_transformers_load_in_every_float_type_with_and_without_prefix() {
             file.push(spare(&format!("{prefix}h.0.attn.bias"), &[1, 1, 6, 6], Dtype::U8, 36));
             file.push(spare("lm_head.weight", &[11, 4], Dtype::F32, 176));
             write_file(dir.path(), &file);
-            let read = read_weights(dir.path(), &tensors, Positions::Exact).unwrap();
+            let read = read_weights(dir.path(), &tensors, PositionRows::Exact).unwrap();
             assert_eq!(read.bytes, memory.bytes, "{dtype} {prefix}");
             let weights = Weights::open(dir.path()).unwrap();
             let model = Model { mlp: MlpKind::Gelu(Gelu::Tanh), ..tiny(true).model };
@@ -98,21 +98,21 @@ fn files_of_transformers_load_in_every_float_type_with_and_without_prefix() {
 }
 
 #[test]
-fn positions_are_cropped_only_where_asked() {
+fn positions_are_cropped_only_if_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(true);
     save_version(dir.path(), &architecture, 1);
     let model = architecture.model;
-    let whole = read_weights(dir.path(), &tensors_of(&architecture), Positions::Exact).unwrap();
+    let whole = read_weights(dir.path(), &tensors_of(&architecture), PositionRows::Exact).unwrap();
     let shorter = Tensors::weights_of(&Model { block: 4, ..model });
-    let error = read_weights(dir.path(), &shorter, Positions::Exact).unwrap_err();
+    let error = read_weights(dir.path(), &shorter, PositionRows::Exact).unwrap_err();
     assert!(matches!(error, CheckpointError::Shape { .. }), "{error}");
-    let cropped = read_weights(dir.path(), &shorter, Positions::Crop).unwrap();
+    let cropped = read_weights(dir.path(), &shorter, PositionRows::Crop).unwrap();
     for (name, bytes) in &cropped.bytes {
         assert_eq!(bytes[..], whole.bytes[name][..bytes.len()], "{name}");
     }
     let longer = Tensors::weights_of(&Model { block: 7, ..model });
-    let error = read_weights(dir.path(), &longer, Positions::Crop).unwrap_err();
+    let error = read_weights(dir.path(), &longer, PositionRows::Crop).unwrap_err();
     assert!(matches!(error, CheckpointError::Shape { .. }), "{error}");
 }
 
@@ -123,7 +123,7 @@ fn a_file_of_another_model_is_refused_by_tensor() {
     save_version(dir.path(), &architecture, 1);
     let model = architecture.model;
     let message = |model: Model| {
-        let error = read_weights(dir.path(), &Tensors::weights_of(&model), Positions::Exact);
+        let error = read_weights(dir.path(), &Tensors::weights_of(&model), PositionRows::Exact);
         let message = error.unwrap_err().to_string();
         assert!(message.contains("model.safetensors"), "{message}");
         message
@@ -147,12 +147,12 @@ fn integers_are_refused_by_type() {
     let mut file = stored(&tensors, &memory, "", Dtype::F32);
     file[0].dtype = Dtype::I32;
     write_file(dir.path(), &file);
-    let error = read_weights(dir.path(), &tensors, Positions::Exact).unwrap_err();
+    let error = read_weights(dir.path(), &tensors, PositionRows::Exact).unwrap_err();
     let expected = "`wte.weight` in";
     assert!(error.to_string().contains(expected) && error.to_string().ends_with("I32"), "{error}");
 }
 
-/// Writes a model in two files with an index, which `change` may spoil.
+/// Writes a model in two files with an index, which `change` may corrupt.
 fn write_shards(dir: &Path, change: impl FnOnce(&mut serde_json::Value)) -> Memory {
     let architecture = tiny_llama();
     let tensors = tensors_of(&architecture);
@@ -177,16 +177,16 @@ fn shards_are_read_as_one_model() {
     let dir = tempfile::tempdir().unwrap();
     let memory = write_shards(dir.path(), |_| {});
     let tensors = Tensors::weights_of(&tiny_llama().model);
-    let read = read_weights(dir.path(), &tensors, Positions::Exact).unwrap();
+    let read = read_weights(dir.path(), &tensors, PositionRows::Exact).unwrap();
     assert_eq!(read.bytes, memory.bytes);
-    // One file that holds everything comes first, as in `transformers`.
+    // One file with everything is preferred, as in `transformers`.
     fs::write(dir.path().join("model.safetensors"), "").unwrap();
-    let error = read_weights(dir.path(), &tensors, Positions::Exact).unwrap_err();
+    let error = read_weights(dir.path(), &tensors, PositionRows::Exact).unwrap_err();
     assert!(matches!(error, CheckpointError::Length { .. }), "{error}");
 }
 
 #[test]
-fn a_bad_index_is_an_error_that_names_what_is_wrong() {
+fn a_bad_index_is_an_error_with_the_reason() {
     let message = |change: fn(&mut serde_json::Value)| {
         let dir = tempfile::tempdir().unwrap();
         write_shards(dir.path(), change);

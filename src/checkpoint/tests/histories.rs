@@ -1,22 +1,22 @@
-//! Seeded histories of a run: crashes, full disks and errors, resumes in between.
+//! Random histories of a run, by seed: crashes, full disks and errors, with resumes in between.
 
 use std::{collections::BTreeMap, path::Path};
 
 use super::{super::commit::recover_on, *};
 use crate::{
-    disk::simulated::{Chance, Crash, Faults, SimulatedFiles, histories},
+    disk::simulated::{Crash, Faults, SimulatedFiles, SplitMix, histories},
     run::events::{Event, EventLog, run_id_on, steps_on},
 };
 
 const OUT: &str = "out";
-const KEEP: Keep = Keep { last: 2, best_step: None };
+const KEEP: Retention = Retention { last: 2, best_step: None };
 
-/// What was acknowledged to a run, and so must be there.
+/// What was acknowledged to a run and therefore must exist.
 #[derive(Default)]
 struct Acknowledged {
     /// The last version whose save returned.
     saved: Option<u32>,
-    /// Versions of this history that are finished, by the one before.
+    /// For each saved version of this history, the version before it.
     before: BTreeMap<u32, u32>,
 }
 
@@ -70,23 +70,23 @@ fn step_event(step: u64) -> Event {
     }
 }
 
-/// `FITGPT_HISTORIES` of them; `scripts/histories` runs 10,000.
+/// Runs `FITGPT_HISTORIES` histories; `scripts/histories` runs 10,000.
 #[test]
 fn no_history_of_crashes_and_errors_loses_what_was_saved() {
     let out = Path::new(OUT);
-    // 3930: a sync failed after a kept checkpoint got its name, and later the power did.
+    // 3930: a sync failed after a kept checkpoint was renamed, followed by a power failure.
     for seed in (0..histories()).chain([3930]) {
         let files = SimulatedFiles::new(seed);
         files.set_links(seed % 3 > 0);
         let disk = files.disk();
-        let mut chance = Chance(seed ^ 0x0DD);
+        let mut chance = SplitMix(seed ^ 0x0DD);
         let mut known = Acknowledged::default();
         for _ in 0..4 {
             files.set_faults(Faults::random(&mut chance, 400));
             let _ = session(&disk, &mut known);
             files.restart(Crash::random(&mut chance));
 
-            // As one who only reads sees it, and as a resume does.
+            // As a reader sees it, and as a resume does.
             let found = read_version_on(&disk, out, &tiny(true));
             let found = match found {
                 Ok(version) => Some(version),

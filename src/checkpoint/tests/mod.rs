@@ -17,8 +17,9 @@ use fitgpt_plan::{
 use serde_json::{Map, json};
 
 use super::{
-    Architecture, Checkpoint, CheckpointError, Contents, Entry, Keep, Label, Positions, SaveId,
-    StoreError, TensorPiece, TensorSink, TensorSource, Tensors, Weights, save, save::save_on,
+    Architecture, Checkpoint, CheckpointError, Contents, Label, PositionRows, Retention, SaveId,
+    StoreError, TensorEntry, TensorPiece, TensorSink, TensorSource, Tensors, Weights, save,
+    save::save_on,
 };
 use crate::disk::Disk;
 
@@ -41,11 +42,11 @@ impl Memory {
     /// Space for the tensors, every byte set, which is NaN in a float.
     fn empty(tensors: &Tensors, which: Which) -> Self {
         let states = if which == Which::All { &tensors.states[..] } else { &[] };
-        let slot = |entry: &Entry| (entry.name(), vec![0xFF; entry.count() * entry.width()]);
+        let slot = |entry: &TensorEntry| (entry.name(), vec![0xFF; entry.count() * entry.width()]);
         Self { bytes: tensors.weights.iter().chain(states).map(slot).collect(), max_piece: 0 }
     }
 
-    /// Values that differ in every place, tensor and version.
+    /// Values that differ for every element, tensor and version.
     fn version(tensors: &Tensors, which: Which, version: u32) -> Self {
         let mut memory = Self::empty(tensors, which);
         let mut values = version * 1_000_000..;
@@ -125,17 +126,17 @@ fn tensors_of(architecture: &Architecture) -> Tensors {
     let mut tensors = Tensors::weights_of(&architecture.model);
     for weights in &tensors.weights {
         for state in ["exp_avg", "exp_avg_sq"] {
-            tensors.states.push(Entry { state: Some(state), ..weights.clone() });
+            tensors.states.push(TensorEntry { state: Some(state), ..weights.clone() });
         }
         if weights.shape.len() == 2 {
             let (state, dtype, shape) = (Some("codes"), DType::U8, vec![weights.count() - 1]);
-            tensors.states.push(Entry { state, shape, dtype, ..weights.clone() });
+            tensors.states.push(TensorEntry { state, shape, dtype, ..weights.clone() });
         }
     }
     tensors
 }
 
-/// What is saved as version `version`; only the last checkpoint is kept.
+/// The contents of version `version`; only the last checkpoint is kept.
 fn contents<'a>(
     architecture: &'a Architecture,
     tensors: &'a Tensors,
@@ -145,7 +146,7 @@ fn contents<'a>(
     let label = Label {
         run_id,
         step,
-        keep: Keep::ONE,
+        keep: Retention::ONE,
         fingerprint: crate::ranks::hash(&version.to_ne_bytes()),
     };
     Contents { architecture, tensors, label }
@@ -153,7 +154,7 @@ fn contents<'a>(
 
 /// Saves version `version` of the model, with the version as its document.
 fn save_version(dir: &Path, architecture: &Architecture, version: u32) -> SaveId {
-    save_version_on(&Disk::real(), dir, architecture, version, Keep::ONE).unwrap()
+    save_version_on(&Disk::real(), dir, architecture, version, Retention::ONE).unwrap()
 }
 
 /// [`save_version`] on `disk`, with other checkpoints to keep.
@@ -162,7 +163,7 @@ fn save_version_on(
     dir: &Path,
     architecture: &Architecture,
     version: u32,
-    keep: Keep,
+    keep: Retention,
 ) -> Result<SaveId, CheckpointError> {
     let tensors = &tensors_of(architecture);
     let mut memory = Memory::version(tensors, Which::All, version);
@@ -171,7 +172,7 @@ fn save_version_on(
     save_on(disk, dir, contents, &version, &mut memory)
 }
 
-/// Which version the checkpoint in `dir` is, having read all of it and found every value right.
+/// The version of the checkpoint in `dir`, after checking every value.
 fn read_version(dir: &Path, architecture: &Architecture) -> Result<u32, CheckpointError> {
     read_version_on(&Disk::real(), dir, architecture)
 }
@@ -196,7 +197,7 @@ fn read_version_on(
 fn read_weights(
     dir: &Path,
     tensors: &Tensors,
-    positions: Positions,
+    positions: PositionRows,
 ) -> Result<Memory, CheckpointError> {
     let mut memory = Memory::empty(tensors, Which::Weights);
     Weights::open(dir)?.read(tensors, positions, &mut memory)?;

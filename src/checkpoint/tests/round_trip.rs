@@ -1,4 +1,4 @@
-//! What is saved is what is read.
+//! Checkpoints are read back as they were saved.
 
 use std::fs;
 
@@ -72,18 +72,18 @@ fn states_have_our_names_types_and_layout() {
 }
 
 #[test]
-fn a_state_of_another_type_or_of_none_is_refused_by_name() {
+fn a_state_with_another_type_or_name_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
     save_version(dir.path(), &architecture, 1);
-    let read = |change: fn(&mut Vec<Entry>)| {
+    let read = |change: fn(&mut Vec<TensorEntry>)| {
         let mut tensors = tensors_of(&architecture);
         change(&mut tensors.states);
         let mut memory = Memory::empty(&tensors, Which::All);
         let mut checkpoint = Checkpoint::open(dir.path()).unwrap();
         checkpoint.read(&tensors, &mut memory).unwrap_err().to_string()
     };
-    let other = read(|states| states[2] = Entry { dtype: DType::F32, ..states[2].clone() });
+    let other = read(|states| states[2] = TensorEntry { dtype: DType::F32, ..states[2].clone() });
     assert!(other.contains("`codes.wte.weight`") && other.ends_with("be F32, found U8"), "{other}");
     let less = read(|states| states.retain(|state| state.state != Some("codes")));
     assert!(less.contains("`codes.h.0.attn.c_attn.weight`"), "{less}");
@@ -91,16 +91,16 @@ fn a_state_of_another_type_or_of_none_is_refused_by_name() {
     assert!(more.contains("`momentum.wte.weight`"), "{more}");
 }
 
-/// Tensors larger than what may be under way, in every direction: many pieces, turned in several
-/// bands, with a last one that is shorter.
+/// Tensors larger than a piece in every dimension: many pieces, transposed in several bands, with a
+/// shorter last one.
 #[test]
-fn large_tensors_pass_in_pieces_that_stay_small() {
+fn large_tensors_are_copied_in_small_pieces() {
     let rows = 2 * (MAX_VALUES / 1024) + 100;
     let entries = [
-        Entry::weights("wte.weight", &[3001, 1024]),
-        Entry::weights("h.0.mlp.c_fc.weight", &[rows, 1024]),
-        Entry::weights("h.0.mlp.c_proj.weight", &[1024, 2000]),
-        Entry::weights("h.0.attn.c_proj.weight", &[513, 700]),
+        TensorEntry::weights("wte.weight", &[3001, 1024]),
+        TensorEntry::weights("h.0.mlp.c_fc.weight", &[rows, 1024]),
+        TensorEntry::weights("h.0.mlp.c_proj.weight", &[1024, 2000]),
+        TensorEntry::weights("h.0.attn.c_proj.weight", &[513, 700]),
     ];
     assert!(band_and_group(rows, 1024).0 < rows);
     assert!(entries[0].count() > MAX_BYTES / 4);
@@ -112,15 +112,15 @@ fn large_tensors_pass_in_pieces_that_stay_small() {
     let mut memory = Memory::version(tensors, Which::Weights, 1);
     super::super::save_weights(dir.path(), contents, &mut memory).unwrap();
     assert!(memory.max_piece <= 4 * MAX_VALUES, "{}", memory.max_piece);
-    let read = read_weights(dir.path(), tensors, Positions::Exact).unwrap();
+    let read = read_weights(dir.path(), tensors, PositionRows::Exact).unwrap();
     assert!(read.bytes == memory.bytes);
     assert!(read.max_piece <= 4 * MAX_VALUES, "{}", read.max_piece);
 }
 
 #[test]
 fn every_bit_of_a_value_survives() {
-    let weights = Entry::weights("h.0.mlp.c_fc.weight", &[3, 2]);
-    let states = vec![Entry { state: Some("exp_avg"), ..weights.clone() }];
+    let weights = TensorEntry::weights("h.0.mlp.c_fc.weight", &[3, 2]);
+    let states = vec![TensorEntry { state: Some("exp_avg"), ..weights.clone() }];
     let naming = Family::Gpt2.naming();
     let tensors = &Tensors { naming, weights: vec![weights], states };
     let bits = [0x0040_1234, 0xFF7F_FFFF, 0x8000_0000, 0x0000_0001, 0x7F7F_FFFF, 0x3F80_0001];
@@ -153,7 +153,7 @@ fn a_document_survives_bit_for_bit() {
     let tensors = &tensors_of(&architecture);
     let contents = contents(&architecture, tensors, 1);
     let mut memory = Memory::version(tensors, Which::All, 1);
-    // A parser without care reads some of a thousand numbers with 17 digits one bit off.
+    // An inexact parser gets some of a thousand numbers with 17 digits wrong by one bit.
     let numbers: Vec<_> = (1..=1000).map(|k| f64::from(k).sqrt()).collect();
     let document = Document {
         next_step: u64::MAX,
@@ -176,7 +176,7 @@ fn a_document_survives_bit_for_bit() {
 }
 
 #[test]
-fn a_document_that_forgets_is_refused_by_place() {
+fn a_document_that_loses_a_field_is_refused_by_its_path() {
     #[derive(Serialize, Deserialize)]
     struct Forgets {
         scales: Vec<Scale>,
@@ -194,12 +194,12 @@ fn a_document_that_forgets_is_refused_by_place() {
     let document = Forgets { scales: vec![Scale { scale: 0 }, Scale { scale: 7 }] };
     let error = save(dir.path(), contents, &document, &mut Memory::default()).unwrap_err();
     let expected = "the training state changes when it is stored: \
-        `/scales/1/scale` is 7, comes back as 0";
+        `/scales/1/scale` is 7 and is read back as 0";
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn a_save_needs_at_most_what_was_said() {
+fn a_save_needs_at_most_the_stated_bytes() {
     for architecture in [tiny(false), tiny(true), tiny_llama()] {
         let dir = tempfile::tempdir().unwrap();
         save_version(dir.path(), &architecture, 1);

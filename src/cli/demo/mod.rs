@@ -1,4 +1,4 @@
-//! `fitgpt demo`: what the program promises, shown on this machine.
+//! `fitgpt demo`: shows on this machine what the program promises.
 //!
 //! Every step prints the commands that it runs as a user would type them, a few lines of their
 //! output, and a verdict that it computed. No network; everything happens in a temporary folder.
@@ -11,11 +11,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::units::Bytes;
 use serde_json::json;
 
-use self::sandbox::{Excerpt, Folder, Sandbox, StepError};
-use super::{Answer, Failure, Reader};
+use self::sandbox::{DemoFolder, Excerpt, Sandbox, StepError};
+use super::{Failure, Outcome, OutputStyle};
 use crate::{
     budget::HOST_OVERHEAD,
-    run::stop::Stop,
+    run::stop::StopFlag,
     terminal,
     words::{demo as words, names},
 };
@@ -48,9 +48,9 @@ pub(super) fn command() -> Command {
 }
 
 /// How a step ended.
-enum StepResult {
+enum DemoOutcome {
     Passed(String),
-    /// This system cannot show it; why, in the user's language.
+    /// This system cannot show it; with the reason, in the user's language.
     Skipped(String),
 }
 
@@ -58,7 +58,7 @@ enum StepResult {
 struct DemoStep {
     name: &'static str,
     title: fn() -> String,
-    run: fn(&Sandbox) -> Result<StepResult, StepError>,
+    run: fn(&Sandbox) -> Result<DemoOutcome, StepError>,
 }
 
 const STEPS: [DemoStep; 6] = [
@@ -70,14 +70,14 @@ const STEPS: [DemoStep; 6] = [
     DemoStep { name: "resume", title: words::resume, run: resume },
 ];
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
+    let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = match matches.get_one::<String>("keep") {
-        Some(path) => Folder::kept(Path::new(path))
+        Some(path) => DemoFolder::kept(Path::new(path))
             .map_err(|error| Failure::new("file", words::file(path, error)))?,
-        None => Folder::temporary().map_err(|error| Failure::new("file", error))?,
+        None => DemoFolder::temporary().map_err(|error| Failure::new("file", error))?,
     };
-    let sandbox = Sandbox::new(folder, matches.get_one("lang"), reader, stop)?;
+    let sandbox = Sandbox::new(folder, matches.get_one("lang"), style, stop)?;
     let started = Instant::now();
     let mut shown = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
@@ -85,8 +85,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         sandbox.print(&format!("== {} / {}  {title}", index + 1, STEPS.len()));
         let clock = Instant::now();
         let (verdict, is_skipped) = match (step.run)(&sandbox) {
-            Ok(StepResult::Passed(verdict)) => (words::passed(verdict), false),
-            Ok(StepResult::Skipped(reason)) => (words::skipped(reason), true),
+            Ok(DemoOutcome::Passed(verdict)) => (words::passed(verdict), false),
+            Ok(DemoOutcome::Skipped(reason)) => (words::skipped(reason), true),
             Err(StepError::Stopped) => return Err(Failure::stopped()),
             Err(StepError::Failed(reason)) => {
                 return Err(Failure::new("demo", words::failed(index + 1, title, reason)));
@@ -108,14 +108,14 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         sandbox.print(&names::next(format!("fitgpt demo --keep demo  ({})", words::keep())));
     }
     sandbox.print(&names::next(format!("fitgpt train  ({})", words::train())));
-    if reader == Reader::Programs {
+    if style == OutputStyle::Json {
         terminal::line(&json!({ "steps": shown, "seconds": seconds }).to_string());
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
 /// An out-of-memory log is explained.
-fn doctor(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+fn doctor(sandbox: &Sandbox) -> Result<DemoOutcome, StepError> {
     let rule = "stale-logits";
     sandbox.write("oom.log", LOG)?;
     sandbox.write("oom.py", CONFIG)?;
@@ -125,11 +125,11 @@ fn doctor(sandbox: &Sandbox) -> Result<StepResult, StepError> {
     if !output.text.contains(rule) {
         return Err(StepError::Failed(words::not_found(rule)));
     }
-    Ok(StepResult::Passed(words::doctor_passed(rule)))
+    Ok(DemoOutcome::Passed(words::doctor_passed(rule)))
 }
 
 /// The config of that log is fitted to its card.
-fn fit(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+fn fit(sandbox: &Sandbox) -> Result<DemoOutcome, StepError> {
     let card = ["--engine", "torch", "--gpu", "RTX 4070"];
     let plan = |file| [&["plan", file], &card[..]].concat();
     let verdict = Excerpt::LastContaining("GeForce RTX 4070");
@@ -144,15 +144,15 @@ fn fit(sandbox: &Sandbox) -> Result<StepResult, StepError> {
     if before != after {
         return Err(StepError::Failed(words::other_batch(before, after)));
     }
-    Ok(StepResult::Passed(words::fit_passed(after)))
+    Ok(DemoOutcome::Passed(words::fit_passed(after)))
 }
 
 /// Every byte of a run, before it starts.
-fn plan(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+fn plan(sandbox: &Sandbox) -> Result<DemoOutcome, StepError> {
     sandbox.write("wide.py", WIDE)?;
     sandbox.fitgpt(&["plan", "wide.py"], &Excerpt::All)?.ended_with(0)?;
     sandbox.keep_json(&["plan", "wide.py"], 0, "plan.json")?;
-    Ok(StepResult::Passed(words::plan_passed(arena(sandbox)?)))
+    Ok(DemoOutcome::Passed(words::plan_passed(arena(sandbox)?)))
 }
 
 /// The arena of the plan that [`plan`] wrote.
@@ -161,30 +161,30 @@ fn arena(sandbox: &Sandbox) -> Result<Bytes, StepError> {
 }
 
 /// A limit just above the plan is enough; below it, the run is refused before it starts.
-fn limit(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+fn limit(sandbox: &Sandbox) -> Result<DemoOutcome, StepError> {
     let arena = arena(sandbox)?;
     let [_, overhead] = HOST_OVERHEAD.range();
     let error = Excerpt::Containing(vec![names::error()]);
     let refused = ["train", "wide.py", "--out_dir=refused"];
     let Some(refused) = sandbox.limited(&refused, arena, &error) else {
-        return Ok(StepResult::Skipped(words::no_limit_here()));
+        return Ok(DemoOutcome::Skipped(words::no_limit_here()));
     };
     refused?.ended_with(1)?;
     // The budget keeps one part in 64 for the system, and the program's own pages count too.
     let enough = Bytes::new(((arena + overhead).get() * 64).div_ceil(63)) + overhead;
     let limited = ["train", "wide.py", "--out_dir=limited"];
     let Some(output) = sandbox.limited(&limited, enough, &LAST_STEP) else {
-        return Ok(StepResult::Skipped(words::no_limit_here()));
+        return Ok(DemoOutcome::Skipped(words::no_limit_here()));
     };
     output?.ended_with(0)?;
-    Ok(StepResult::Passed(words::limit_passed(arena, enough)))
+    Ok(DemoOutcome::Passed(words::limit_passed(arena, enough)))
 }
 
 /// nanoGPT's log line of the last step.
 const LAST_STEP: Excerpt = Excerpt::LastStarting("iter ");
 
 /// The same effective batch in two splits is the same training.
-fn split(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+fn split(sandbox: &Sandbox) -> Result<DemoOutcome, StepError> {
     sandbox.write("small.py", SMALL)?;
     sandbox.fitgpt(&["train", "small.py", "--out_dir=16x1"], &LAST_STEP)?.ended_with(0)?;
     let parts = ["--batch_size=4", "--gradient_accumulation_steps=4", "--out_dir=4x4"];
@@ -196,11 +196,11 @@ fn split(sandbox: &Sandbox) -> Result<StepResult, StepError> {
     if difference > SPLIT_TOLERANCE {
         return Err(StepError::Failed(words::losses_differ(shown)));
     }
-    Ok(StepResult::Passed(words::split_passed(whole.len(), shown)))
+    Ok(DemoOutcome::Passed(words::split_passed(whole.len(), shown)))
 }
 
 /// A run that is killed continues as if nothing had happened.
-fn resume(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+fn resume(sandbox: &Sandbox) -> Result<DemoOutcome, StepError> {
     let killed = sandbox.killed_at(&["train", "small.py", "--out_dir=killed"], "iter 50:")?;
     killed.was_killed()?;
     let resume = ["train", "--init_from=resume", "--out_dir=killed"];
@@ -213,7 +213,7 @@ fn resume(sandbox: &Sandbox) -> Result<StepResult, StepError> {
             None => words::other_steps(whole.len(), killed.len()),
         }));
     }
-    Ok(StepResult::Passed(words::resume_passed(whole.len())))
+    Ok(DemoOutcome::Passed(words::resume_passed(whole.len())))
 }
 
 /// Largest difference at any step; `None` if the runs do not have the same steps. A loss that is
@@ -240,11 +240,11 @@ mod tests {
 
     #[test]
     fn a_folder_with_something_in_it_is_refused_and_a_new_one_is_kept() {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("mine"), "").unwrap();
-        assert!(Folder::kept(place.path()).is_err());
-        assert!(place.path().join("mine").exists());
-        drop(Folder::kept(&place.path().join("new")).unwrap());
-        assert!(place.path().join("new").exists());
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::write(parent.path().join("mine"), "").unwrap();
+        assert!(DemoFolder::kept(parent.path()).is_err());
+        assert!(parent.path().join("mine").exists());
+        drop(DemoFolder::kept(&parent.path().join("new")).unwrap());
+        assert!(parent.path().join("new").exists());
     }
 }

@@ -1,4 +1,4 @@
-//! A scratch folder, and this program started in it as a user would.
+//! A scratch folder in which this program is run as a user would run it.
 //!
 //! The screen gets each command and a few lines of its output; the whole output goes to
 //! `output.txt` in the folder.
@@ -13,8 +13,8 @@ use std::{
 use fitgpt_plan::units::Bytes;
 use serde_json::Value;
 
-use super::super::{Failure, Reader};
-use crate::{os, run::stop::Stop, terminal, words::demo as words};
+use super::super::{Failure, OutputStyle};
+use crate::{os, run::stop::StopFlag, terminal, words::demo as words};
 
 /// The file with everything that the commands printed.
 const OUTPUT: &str = "output.txt";
@@ -37,9 +37,9 @@ pub(super) struct Output {
 
 /// When a command ends.
 #[derive(Clone, Copy)]
-enum Until {
+enum RunUntil {
     ItEnds,
-    /// Kill it once it prints a line that starts so.
+    /// Kill it once it prints a line with this start.
     Line(&'static str),
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Excerpt {
     All,
     /// Lines that contain one of these.
     Containing(Vec<String>),
-    /// The last line that starts so.
+    /// The last line with this start.
     LastStarting(&'static str),
     /// The last line that contains this.
     LastContaining(&'static str),
@@ -73,26 +73,26 @@ impl Excerpt {
     }
 }
 
-/// A folder and a program.
+/// The folder, the program, and how to print.
 pub(super) struct Sandbox {
-    folder: Folder,
+    folder: DemoFolder,
     program: PathBuf,
     /// Appended to every command if the language was chosen by a flag.
     lang: Option<String>,
-    reader: Reader,
-    stop: Stop,
+    style: OutputStyle,
+    stop: StopFlag,
 }
 
 impl Sandbox {
     pub(super) fn new(
-        folder: Folder,
+        folder: DemoFolder,
         lang: Option<&String>,
-        reader: Reader,
-        stop: Stop,
+        style: OutputStyle,
+        stop: StopFlag,
     ) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|error| Failure::new("demo", error))?;
         let lang = lang.map(|code| format!("--lang={code}"));
-        Ok(Self { folder, program, lang, reader, stop })
+        Ok(Self { folder, program, lang, style, stop })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -115,21 +115,22 @@ impl Sandbox {
         append().map_err(|error| StepError::Failed(words::file(path.display(), error)))
     }
 
-    /// Prints a line of the demo's own.
+    /// Prints a line that is not the output of a command.
     pub(super) fn print(&self, line: &str) {
-        match self.reader {
-            Reader::People => terminal::line(line),
-            Reader::Programs => terminal::err(&format!("{line}\n")),
+        match self.style {
+            OutputStyle::Text => terminal::line(line),
+            OutputStyle::Json => terminal::err(&format!("{line}\n")),
         }
     }
 
     /// Runs `fitgpt` with `args` and prints an excerpt of its output.
     pub(super) fn fitgpt(&self, args: &[&str], excerpt: &Excerpt) -> Result<Output, StepError> {
         let command = Command::new(&self.program);
-        self.run(command, args, &self.typed(args), Until::ItEnds, excerpt)
+        self.run(command, args, &self.typed(args), RunUntil::ItEnds, excerpt)
     }
 
-    /// The same with an address space of `bytes`; `None` if the system cannot enforce that.
+    /// Like [`fitgpt`](Self::fitgpt), with an address space of `bytes`; `None` if the system cannot
+    /// enforce that.
     pub(super) fn limited(
         &self,
         args: &[&str],
@@ -138,14 +139,15 @@ impl Sandbox {
     ) -> Option<Result<Output, StepError>> {
         let command = os::limited(&self.program, bytes)?;
         let typed = format!("(ulimit -v {}; {})", bytes.get() / 1024, self.typed(args));
-        Some(self.run(command, args, &typed, Until::ItEnds, excerpt))
+        Some(self.run(command, args, &typed, RunUntil::ItEnds, excerpt))
     }
 
-    /// The same, killed as soon as it prints a line that starts with `line`.
+    /// Like [`fitgpt`](Self::fitgpt), but kills it as soon as it prints a line that starts with
+    /// `line`.
     pub(super) fn killed_at(&self, args: &[&str], line: &'static str) -> Result<Output, StepError> {
         let typed = format!("{} &", self.typed(args));
         let excerpt = Excerpt::LastStarting(line);
-        self.run(Command::new(&self.program), args, &typed, Until::Line(line), &excerpt)
+        self.run(Command::new(&self.program), args, &typed, RunUntil::Line(line), &excerpt)
     }
 
     /// Runs `fitgpt … --json`, which must end with `code`, and writes the document to a file.
@@ -191,17 +193,18 @@ impl Sandbox {
         command: Command,
         args: &[&str],
         typed: &str,
-        until: Until,
+        until: RunUntil,
         excerpt: &Excerpt,
     ) -> Result<Output, StepError> {
         self.print(&format!("$ {typed}"));
         let failed = |error: io::Error| StepError::Failed(words::cannot_run(typed, error));
-        // One pipe for both, so that lines come in the order in which they were printed.
+        // One pipe for stdout and stderr, so that lines arrive in the order in which they were
+        // printed.
         let (reader, writer) = io::pipe().map_err(failed)?;
         let mut command = self.prepared(command, args);
         command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
         let mut child = command.spawn().map_err(failed)?;
-        drop(command); // holds the writing ends, and the pipe would never end
+        drop(command); // holds the writing ends: the pipe would never reach its end
 
         let mut text = String::new();
         let mut killed = None;
@@ -210,7 +213,7 @@ impl Sandbox {
             let line = String::from_utf8_lossy(&line);
             text.push_str(&line);
             text.push('\n');
-            if let Until::Line(start) = until
+            if let RunUntil::Line(start) = until
                 && killed.is_none()
                 && line.starts_with(start)
             {
@@ -251,7 +254,7 @@ fn read_losses(path: &Path) -> io::Result<Vec<f64>> {
 }
 
 impl Output {
-    /// It must have ended with `code`.
+    /// Fails unless it ended with `code`.
     pub(super) fn ended_with(&self, code: i32) -> Result<(), StepError> {
         if self.status.code() == Some(code) {
             return Ok(());
@@ -259,7 +262,7 @@ impl Output {
         Err(StepError::Failed(words::ended(&self.command, self.status, code)))
     }
 
-    /// It must have been killed.
+    /// Fails unless it was killed.
     pub(super) fn was_killed(&self) -> Result<(), StepError> {
         if self.status.success() {
             return Err(StepError::Failed(words::not_killed(&self.command)));
@@ -268,13 +271,13 @@ impl Output {
     }
 }
 
-/// A folder that is removed at the end unless it is to be kept.
-pub(super) struct Folder {
+/// A folder that is removed when dropped, unless it is kept.
+pub(super) struct DemoFolder {
     path: PathBuf,
     is_kept: bool,
 }
 
-impl Folder {
+impl DemoFolder {
     /// In the system's folder for temporary files.
     pub(super) fn temporary() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("fitgpt-demo-{}", std::process::id()));
@@ -292,7 +295,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         if !self.is_kept {
             // The system clears its temporary folder anyway.

@@ -1,4 +1,4 @@
-//! What the page asks for, and who answers.
+//! The page's requests, and the functions that answer them.
 
 use std::{
     sync::{
@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{Failure, args},
-    clinic, lang_of, planner,
+    diagnosis, lang_of, planner,
     training::Trainings,
-    work::Turns,
+    work::WorkPermits,
 };
 use crate::{
     picture::svg::colour,
@@ -26,54 +26,54 @@ use crate::{
     words::{self, Lang, names},
 };
 
-/// A config and some keys.
+/// Enough for a config and some keys.
 const MAX_JSON_BYTES: u64 = 1 << 20;
-/// Pages that watch runs at a time: each has a connection.
+/// The most pages that watch runs at a time; each holds a connection.
 const MAX_WATCHERS: usize = 16;
-/// How often runs are looked at for a page that watches.
+/// How often runs are read for a page that watches them.
 const EVERY: Duration = Duration::from_millis(500);
-/// How often a page that nothing is sent to is asked whether it is there.
+/// How often an idle connection is pinged, to notice pages that have gone.
 const PING: Duration = Duration::from_secs(10);
 
 /// Answers the page.
-pub(super) struct Api {
+pub(super) struct PageApi {
     runs: Arc<Runs>,
     /// Name and value, if requests need a token.
     cookie: Option<(String, String)>,
     trainings: Option<Arc<Trainings>>,
-    turns: Turns,
-    uploads: Turns,
+    permits: WorkPermits,
+    uploads: WorkPermits,
     watchers: Arc<AtomicUsize>,
 }
 
-/// An answer that is a document, or why there is none.
-type Answered = Result<Value, Trouble>;
+/// A JSON document, or why there is none.
+type ApiResult = Result<Value, ApiError>;
 
 /// Why a request has no document.
-pub(super) enum Trouble {
-    /// It was not a request of the page.
+pub(super) enum ApiError {
+    /// The page does not send such a request.
     Refused(Refusal),
-    /// The page shows why.
+    /// The page shows the reason.
     Failed(Failure),
 }
 
-impl From<Refusal> for Trouble {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl<E: Into<Failure>> From<E> for Trouble {
+impl<E: Into<Failure>> From<E> for ApiError {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<Trouble> for Response {
-    fn from(trouble: Trouble) -> Self {
+impl From<ApiError> for Response {
+    fn from(trouble: ApiError) -> Self {
         match trouble {
-            Trouble::Refused(refusal) => refusal.into(),
-            Trouble::Failed(failure) => {
+            ApiError::Refused(refusal) => refusal.into(),
+            ApiError::Failed(failure) => {
                 let text = failure.to_json_with_hints().to_string();
                 Self::text(422, "application/json", text)
             }
@@ -81,14 +81,14 @@ impl From<Trouble> for Response {
     }
 }
 
-impl Api {
+impl PageApi {
     pub(super) fn new(runs: Runs, cookie: Option<(String, String)>, allows_training: bool) -> Self {
         Self {
             runs: Arc::new(runs),
             cookie,
             trainings: allows_training.then(Arc::default),
-            turns: Turns::by_cores(),
-            uploads: Turns::new(1),
+            permits: WorkPermits::by_cores(),
+            uploads: WorkPermits::new(1),
             watchers: Arc::default(),
         }
     }
@@ -99,7 +99,7 @@ impl Api {
     }
 
     /// Documents by their path.
-    fn document(&self, request: &mut Request<'_>) -> Answered {
+    fn document(&self, request: &mut Request<'_>) -> ApiResult {
         let path = request.path.clone();
         match (request.method, path.as_str()) {
             (Method::Get, "/api/hello") => {
@@ -109,29 +109,29 @@ impl Api {
             (Method::Get, "/api/runs") => Ok(json!(self.runs.list())),
             (Method::Get, "/api/explain") => {
                 let topic = request.parameter("topic").unwrap_or_default();
-                clinic::page(&topic).ok_or_else(|| refuse(404, "there is no such page").into())
+                diagnosis::page(&topic).ok_or_else(|| refuse(404, "there is no such page").into())
             }
             (Method::Get, path) if path.starts_with("/api/runs/") => self.run(request),
             (Method::Post, "/api/plan") => {
                 let asked = request.json(MAX_JSON_BYTES)?;
-                let _turn = self.turns.take()?;
+                let _permit = self.permits.take()?;
                 planner::plan(&asked)
             }
             (Method::Post, "/api/alive") => {
                 let asked = request.json(MAX_JSON_BYTES)?;
-                let _turn = self.turns.take()?;
+                let _permit = self.permits.take()?;
                 planner::alive(&asked)
             }
             (Method::Post, "/api/fit") => {
                 let asked = request.json(MAX_JSON_BYTES)?;
-                let _turn = self.turns.take()?;
+                let _permit = self.permits.take()?;
                 planner::fit(&asked)
             }
             (Method::Post, "/api/doctor") => {
                 let is_large = request.body_bytes() > MAX_JSON_BYTES;
                 let upload = if is_large { Some(self.uploads.take()?) } else { None };
-                let body = request.body(clinic::MAX_BODY_BYTES)?;
-                clinic::diagnose(body, upload, &self.uploads, &self.turns)
+                let body = request.body(diagnosis::MAX_BODY_BYTES)?;
+                diagnosis::diagnose(body, upload, &self.uploads, &self.permits)
             }
             (Method::Post, "/api/train") => {
                 let asked = request.json(MAX_JSON_BYTES)?;
@@ -142,16 +142,16 @@ impl Api {
                 self.allowed()?;
                 Trainings::stop(&asked, &self.runs)
             }
-            _ => Err(refuse(404, "there is nothing here").into()),
+            _ => Err(refuse(404, "there is no such address").into()),
         }
     }
 
-    fn allowed(&self) -> Result<&Trainings, Trouble> {
+    fn allowed(&self) -> Result<&Trainings, ApiError> {
         let trainings = self.trainings.as_deref();
         trainings.ok_or_else(|| refuse(403, "the server was started without --allow-train").into())
     }
 
-    fn run(&self, request: &Request<'_>) -> Answered {
+    fn run(&self, request: &Request<'_>) -> ApiResult {
         let not_found = || refuse(404, "there is no such run");
         let id = request.path.strip_prefix("/api/runs/").and_then(|id| id.strip_suffix("/series"));
         let id = id.ok_or_else(not_found)?;
@@ -164,7 +164,7 @@ impl Api {
         Ok(self.runs.run(id, resolution).ok_or_else(not_found)?)
     }
 
-    /// Everything that the page needs to show itself.
+    /// Everything that the page needs when it loads.
     fn start(&self) -> Value {
         let card = |gpu: &fitgpt_plan::device::CardSpec| json!({ "name": gpu.name, "bytes": gpu.total_bytes() });
         let mut cards: Vec<_> = GPUS.iter().map(card).collect();
@@ -186,20 +186,21 @@ impl Api {
         })
     }
 
-    /// Tells a page which runs have changed, until it goes away.
+    /// Sends a page the runs that have changed, until it disconnects.
     fn watch(&self) -> Response {
         if self.watchers.fetch_add(1, Ordering::Relaxed) >= MAX_WATCHERS {
             self.watchers.fetch_sub(1, Ordering::Relaxed);
-            return refuse(503, "too many pages watch").into();
+            return refuse(503, "too many pages are watching").into();
         }
-        let (runs, watchers) = (Arc::clone(&self.runs), Watcher(Arc::clone(&self.watchers)));
+        let (runs, watchers) = (Arc::clone(&self.runs), WatcherPermit(Arc::clone(&self.watchers)));
         Response::events(move |stream| {
             let _watchers = watchers;
             watch(&runs, stream)
         })
     }
 
-    /// The page itself; an address with the token gets the cookie and loses the token.
+    /// The page itself. A request with the token in its address gets a cookie and is redirected to
+    /// the address without the token.
     fn page(&self, request: &Request<'_>) -> Response {
         if let Some((name, token)) = self.cookie.as_ref()
             && request.parameter("token").is_some()
@@ -213,7 +214,7 @@ impl Api {
     }
 }
 
-impl Service for Api {
+impl Service for PageApi {
     fn answer(&self, request: &mut Request<'_>) -> Response {
         if request.method == Method::Get {
             match request.path.as_str() {
@@ -234,10 +235,10 @@ impl Service for Api {
     }
 }
 
-/// A place among the watchers, given back however the connection ends.
-struct Watcher(Arc<AtomicUsize>);
+/// One of the [`MAX_WATCHERS`], released however the connection ends.
+struct WatcherPermit(Arc<AtomicUsize>);
 
-impl Drop for Watcher {
+impl Drop for WatcherPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! `fitgpt serve`: plans, diagnoses and runs in a browser.
 
 mod api;
-mod clinic;
+mod diagnosis;
 mod planner;
 mod training;
 mod work;
@@ -17,37 +17,36 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader};
+use super::{Failure, Outcome, OutputStyle};
 use crate::{
     os,
-    run::stop::Stop,
-    serve::{self, Beacon, Guard, Runs},
+    run::stop::StopFlag,
+    serve::{self, Guard, RecordFile, Runs},
     terminal,
     words::{self, serve as messages},
 };
 
-/// Where it listens if no port is asked for, and how many it tries from there on.
+/// The first port that is tried if none is given, and how many are tried.
 const FIRST_PORT: u16 = 4848;
 const PORTS: u16 = 20;
 
 /// How often Ctrl-C is checked.
-const PATIENCE: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn command() -> Command {
     Command::new("serve")
         .about("Shows plans, diagnoses and runs in a browser on this machine")
         .arg(
-            Arg::new("OUT_DIR")
-                .action(ArgAction::Append)
-                .num_args(0..)
-                .help("Folders whose runs are shown, and those below them [default: this one]"),
+            Arg::new("OUT_DIR").action(ArgAction::Append).num_args(0..).help(
+                "Folders to search for runs, with their subfolders [default: the current one]",
+            ),
         )
         .arg(
             Arg::new("port")
                 .long("port")
                 .value_name("N")
                 .value_parser(value_parser!(u16))
-                .help("The port, 0 for any that is free [default: the first free from 4848 on]"),
+                .help("The port, 0 for any free one [default: the first free one from 4848]"),
         )
         .arg(
             Arg::new("open")
@@ -60,13 +59,15 @@ pub(super) fn command() -> Command {
                 .long("bind")
                 .value_name("ADDRESS")
                 .value_parser(value_parser!(IpAddr))
-                .help("Another address than 127.0.0.1; every request then needs a token"),
+                .help(
+                    "Listen on this address instead of 127.0.0.1; every request then needs a token",
+                ),
         )
         .arg(
             Arg::new("allow-train")
                 .long("allow-train")
                 .action(ArgAction::SetTrue)
-                .help("Runs can be started and stopped from the page, with a token"),
+                .help("Allow the page to start and stop runs; every request then needs a token"),
         )
         .arg(
             Arg::new("json")
@@ -80,8 +81,8 @@ pub(super) fn command() -> Command {
         )
 }
 
-pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
+    let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
     let roots = roots(matches)?;
     let address = matches.get_one("bind").copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listener = listen(address, matches.get_one("port").copied())?;
@@ -95,20 +96,20 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         None
     };
     let shown = shown_address(address, port, token.as_deref());
-    let beacon = Beacon::light(port, &roots, token.as_deref());
+    let record = RecordFile::write(port, &roots, token.as_deref());
     let guard = Guard { port, is_open, token };
     let cookie = guard.token.clone().map(|token| (guard.cookie(), token));
-    // Runs that the page starts belong below the folder where the server was started.
-    let api = api::Api::new(Runs::new(roots.clone()), cookie, allows_training);
+    // Runs that the page starts are written below the first root.
+    let api = api::PageApi::new(Runs::new(roots.clone()), cookie, allows_training);
     let trainings = api.trainings();
     serve::serve(listener, guard, api).map_err(|error| no_server(address, port, &error))?;
 
-    match reader {
-        Reader::Programs => {
+    match style {
+        OutputStyle::Json => {
             let facts = json!({ "address": shown, "port": port, "pid": std::process::id() });
             terminal::line(&facts.to_string());
         }
-        Reader::People => {
+        OutputStyle::Text => {
             terminal::line(&messages::ready(&shown));
             let folders: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
             terminal::line(&messages::watching(folders.join(", ")));
@@ -124,16 +125,16 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         terminal::note(&messages::no_browser(error));
     }
     while !stop.is_asked_for() {
-        thread::sleep(PATIENCE);
+        thread::sleep(CHECK_INTERVAL);
     }
-    drop(beacon);
-    if reader == Reader::People && trainings.count() > 0 {
+    drop(record);
+    if style == OutputStyle::Text && trainings.count() > 0 {
         terminal::note(&messages::runs_go_on(trainings.count()));
     }
-    Ok(Answer::Yes)
+    Ok(Outcome::Yes)
 }
 
-/// The folders to search, without links.
+/// The folders to search, with links resolved.
 fn roots(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     let given: Vec<&String> = matches.get_many("OUT_DIR").into_iter().flatten().collect();
     let folders: Vec<&Path> = if given.is_empty() {
@@ -152,7 +153,7 @@ fn roots(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     folders.into_iter().map(whole).collect()
 }
 
-/// The port that was asked for, or the first that is free.
+/// Listens on the given port, or on the first free one.
 fn listen(address: IpAddr, port: Option<u16>) -> Result<TcpListener, Failure> {
     let bind = |port| TcpListener::bind(SocketAddr::new(address, port));
     if let Some(port) = port {
@@ -170,14 +171,15 @@ fn no_server(address: IpAddr, port: u16, error: &std::io::Error) -> Failure {
     Failure::new("address", messages::no_server(place, error)).hint(messages::another_port())
 }
 
-/// The address for a browser. `0.0.0.0` is every address of this machine; its own is one of them.
+/// The address for a browser. `0.0.0.0` means every address of this machine; 127.0.0.1 is one of
+/// them.
 fn shown_address(address: IpAddr, port: u16, token: Option<&str>) -> String {
     let shown = if address.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address };
     let token = token.map_or(String::new(), |token| format!("?token={token}"));
     format!("http://{}/{token}", SocketAddr::new(shown, port))
 }
 
-/// The languages of the page, by code.
+/// The language with this code; the server's if there is none.
 fn lang_of(code: Option<&str>) -> words::Lang {
     code.and_then(words::Lang::of).unwrap_or_else(words::lang)
 }

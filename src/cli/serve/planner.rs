@@ -1,5 +1,5 @@
-//! The planner's answers: what `plan --json` and `fit --json` print, with the picture's columns and
-//! the sentences that the page shows.
+//! The planner on the page: what `plan --json` and `fit --json` print, plus the columns of the
+//! picture and the texts that the page shows.
 
 use std::{borrow::Cow, collections::BTreeMap, panic::resume_unwind, path::Path, thread};
 
@@ -21,12 +21,12 @@ use super::{
         plan_ranks::{self, PlannedRanks},
         plan_target::{DeviceFlags, EngineChoice, PlanTarget},
     },
-    api::Trouble,
+    api::ApiError,
 };
 use crate::{
     data::{Dataset, GPT2_VOCAB_SIZE},
     picture::chart::{Panel, columns},
-    run::{pretrained, setup::Setup},
+    run::{pretrained, setup::RunSetup},
     serve::refuse,
     words::{
         self, fit as fit_words, names, plan as plan_words, ranks as ranks_words, serve as messages,
@@ -37,11 +37,11 @@ use crate::{
 const COLUMNS: u64 = 480;
 /// Columns of a phase with few ops.
 const LEAST_COLUMNS: u64 = 12;
-/// Tensors that are listed under the pointer.
+/// The most tensors that are listed under the pointer.
 const ALIVE: usize = 7;
-/// Larger models are planned on the command line: a page should answer at once.
+/// Larger models are planned on the command line: the page should answer at once.
 const MAX_LAYERS: u32 = 200;
-/// Ranks that the page plans; every one's share is counted.
+/// The most ranks that the page plans; the share of each one is computed.
 const MAX_RANKS: u32 = 256;
 
 /// The page's whole state.
@@ -51,7 +51,7 @@ struct PlannerState {
     /// The text of a config file.
     #[serde(default)]
     config: String,
-    /// What commands call that file.
+    /// The name of that file in commands.
     #[serde(default)]
     file: String,
     /// Overrides, as on a command line.
@@ -60,10 +60,10 @@ struct PlannerState {
     /// A card by its name; without one, this machine.
     #[serde(default)]
     gpu: Option<String>,
-    /// Processes that train together, each on such a device; 0 or 1 for one.
+    /// The number of processes that train together, each on such a device; 0 and 1 mean one.
     #[serde(default)]
     ranks: u32,
-    /// The engine that is asked about: `fitgpt` or `torch`.
+    /// The engine of the request: `fitgpt` or `torch`.
     #[serde(default)]
     engine: String,
     /// For [`alive`]: a phase by its name.
@@ -75,7 +75,7 @@ struct PlannerState {
 }
 
 impl PlannerState {
-    fn of(asked: &Value) -> Result<Self, Trouble> {
+    fn of(asked: &Value) -> Result<Self, ApiError> {
         let state = Self::deserialize(asked);
         state.map_err(|_| refuse(400, "this is not the planner's state").into())
     }
@@ -84,7 +84,7 @@ impl PlannerState {
         if self.engine == "torch" { EngineChoice::Torch } else { EngineChoice::Fitgpt }
     }
 
-    /// The name of the file: what a shell takes as a path, and nothing else.
+    /// The name of the file, if it is safe to paste into a shell; else a default.
     fn file(&self) -> &str {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
         let is_name = !self.file.is_empty() && self.file.chars().all(is_plain);
@@ -102,7 +102,7 @@ impl PlannerState {
     }
 
     /// The keys of the file, then the overrides.
-    fn written(&self) -> Result<Written, Trouble> {
+    fn written(&self) -> Result<Written, ApiError> {
         let mut written = Written::new();
         if let Some((file, text)) = self.source() {
             written.read_python(file, text, &args::facts())?;
@@ -143,7 +143,7 @@ impl PlannerState {
     }
 }
 
-/// A state with everything that follows from it.
+/// A state with everything derived from it.
 struct Resolved {
     state: PlannerState,
     written: Written,
@@ -152,7 +152,7 @@ struct Resolved {
 }
 
 impl Resolved {
-    fn of(asked: &Value) -> Result<Self, Trouble> {
+    fn of(asked: &Value) -> Result<Self, ApiError> {
         let state = PlannerState::of(asked)?;
         let written = state.written()?;
         let config = written.resolve()?;
@@ -169,8 +169,8 @@ impl Resolved {
     }
 }
 
-/// The vocabulary: the config's, else that of a dataset of this folder, else GPT-2's. A path is not
-/// looked up: the page does not tell which files there are.
+/// The vocabulary: the config's, else that of a dataset in this folder, else GPT-2's. Paths are not
+/// looked up: the page must not reveal which files exist.
 fn vocab(config: &Config) -> Result<u32, Failure> {
     let dataset = config.dataset();
     let is_name = pretrained::is_name(dataset) && !dataset.contains('/');
@@ -182,7 +182,7 @@ fn vocab(config: &Config) -> Result<u32, Failure> {
 }
 
 /// The whole config as a file: its text with the overrides in it.
-pub(super) fn config_text(asked: &Value) -> Result<String, Trouble> {
+pub(super) fn config_text(asked: &Value) -> Result<String, ApiError> {
     let Resolved { state, written, .. } = Resolved::of(asked)?;
     if state.ranks().is_some() {
         return Err(Failure::new("ranks", messages::one_process()).into());
@@ -191,18 +191,18 @@ pub(super) fn config_text(asked: &Value) -> Result<String, Trouble> {
 }
 
 /// The plans of both engines with their pictures.
-pub(super) fn plan(asked: &Value) -> Result<Value, Trouble> {
+pub(super) fn plan(asked: &Value) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, written, config, .. } = &resolved;
     let document = |engine| match one_engine(&resolved, engine) {
         Ok(document) => document,
-        // One engine may lack what the other one has.
+        // A config may be supported by only one of the engines.
         Err(failure) => {
             let error = &failure.to_json_with_hints()["error"];
             json!({ "engine": engine_name(engine), "failure": error })
         }
     };
-    // A slider waits for both: with 48 layers each takes 25 ms.
+    // In parallel, because a slider waits for both: with 48 layers each takes 25 ms.
     let lang = words::lang();
     let engines = thread::scope(|scope| {
         let torch = scope.spawn(|| words::with_lang(lang, || document(EngineChoice::Torch)));
@@ -241,8 +241,9 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
     let report = &panel.report;
     let note = (target.precision == Precision::Bfloat16 && !target.has_bf16)
         .then(|| plan_words::no_bfloat16(&target.device.name));
-    let ops: u64 = panel.courses.iter().map(|course| course.ops.len() as u64).sum();
-    let phases: Vec<_> = panel.courses.iter().map(|course| phase(&panel, course, ops)).collect();
+    let ops: u64 = panel.timelines.iter().map(|timeline| timeline.ops.len() as u64).sum();
+    let phases: Vec<_> =
+        panel.timelines.iter().map(|timeline| phase(&panel, timeline, ops)).collect();
     Ok(json!({
         "engine": engine_name(engine),
         "name": panel.name(),
@@ -264,23 +265,23 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
     }))
 }
 
-/// What is compared with the device, at the high end of the overhead.
+/// The bytes that are compared with the device: with the high end of the overhead.
 fn needed(report: &PlanReport) -> u64 {
     let [_, high] = report.overhead.range();
     (report.arena_bytes + high).get()
 }
 
 /// One phase: the ops that are drawn, their names and their bytes by class.
-fn phase(panel: &Panel, course: &PhaseTimeline, ops: u64) -> Value {
-    let own = course.ops.len() as u64;
+fn phase(panel: &Panel, timeline: &PhaseTimeline, ops: u64) -> Value {
+    let own = timeline.ops.len() as u64;
     let count = (COLUMNS * own / ops.max(1)).max(LEAST_COLUMNS).min(own);
-    let drawn = columns(course, count);
-    let bytes: Vec<_> = drawn.iter().map(|op| course.profile.by_op[*op]).collect();
-    let op_names: Vec<_> = drawn.iter().map(|op| course.ops[*op]).collect();
-    let peak = course.peak();
+    let drawn = columns(timeline, count);
+    let bytes: Vec<_> = drawn.iter().map(|op| timeline.profile.by_op[*op]).collect();
+    let op_names: Vec<_> = drawn.iter().map(|op| timeline.ops[*op]).collect();
+    let peak = timeline.peak();
     json!({
-        "name": course.name,
-        "label": panel.phase(course.name),
+        "name": timeline.name,
+        "label": panel.phase(timeline.name),
         "ops": own,
         "peak_bytes": peak.map(|peak| peak.bytes),
         "peak_op": peak.map(|peak| peak.at.0),
@@ -290,8 +291,9 @@ fn phase(panel: &Panel, course: &PhaseTimeline, ops: u64) -> Value {
     })
 }
 
-/// The largest tensors that are alive at one op. Those of all layers are one.
-pub(super) fn alive(asked: &Value) -> Result<Value, Trouble> {
+/// The largest tensors that are alive at one op. Tensors of all layers with the same name count as
+/// one.
+pub(super) fn alive(asked: &Value) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, config, vocab, .. } = &resolved;
     let engine = state.engine();
@@ -306,7 +308,7 @@ pub(super) fn alive(asked: &Value) -> Result<Value, Trouble> {
         EngineChoice::Fitgpt => {
             let PlanTarget { device, overhead, precision, runner, share, .. } = target;
             let setup =
-                Setup::of_share(&config, *vocab, precision, &runner, device, overhead, share)?;
+                RunSetup::of_share(&config, *vocab, precision, &runner, device, overhead, share)?;
             let mut programs = setup.plan.plan().programs.iter().map(|planned| &planned.program);
             let found = programs.find(|program| program.name() == state.phase);
             found.map(|program| tensors_at(program, state.op, &runner.target()))
@@ -346,8 +348,8 @@ fn without_layer(name: &str) -> Cow<'_, str> {
     Cow::Owned(parts.join("."))
 }
 
-/// The ways to make it fit: what `fit --json` prints, with words.
-pub(super) fn fit(asked: &Value) -> Result<Value, Trouble> {
+/// The options to make it fit: what `fit --json` prints, plus texts.
+pub(super) fn fit(asked: &Value) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, written, config, vocab } = &resolved;
     let engine = state.engine();
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_name_is_what_a_shell_takes_as_a_path() {
+    fn a_file_name_is_safe_in_a_shell() {
         let name = |file: &str| {
             let state = PlannerState::of(&json!({ "file": file }));
             state.ok().unwrap().file().to_owned()

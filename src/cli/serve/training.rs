@@ -1,7 +1,7 @@
 //! Runs that the page starts and stops, if the server was started with `--allow-train`.
 //!
-//! A run is a process of its own, `fitgpt train`, in a new folder below the first folder that the
-//! server shows. It goes on when the server ends. To stop a run is Ctrl-C: it saves.
+//! A run is a separate process, `fitgpt train`, in a new folder below the first folder that the
+//! server shows. It continues when the server ends. Stopping a run sends SIGINT, so that it saves.
 
 use std::{
     env, fs,
@@ -15,7 +15,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{super::Failure, api::Trouble, planner};
+use super::{super::Failure, api::ApiError, planner};
 use crate::{
     attempt::Attempt,
     os,
@@ -23,11 +23,11 @@ use crate::{
     words::{errors::io, serve as messages},
 };
 
-/// Runs that the page may have started and that have not ended.
+/// The most runs that were started from the page and have not ended.
 const MAX_RUNNING: usize = 4;
-/// How long a run may take until it writes its log: it plans, and touches its arena.
+/// How long to wait until a run writes its log: it plans and touches its arena first.
 const START_TIME: Duration = Duration::from_secs(20);
-/// The end of a failed run's output.
+/// How much of the end of a failed run's output is shown.
 const MAX_TAIL_BYTES: usize = 4096;
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
@@ -50,13 +50,13 @@ impl Trainings {
     /// How many are running.
     pub(super) fn count(&self) -> usize {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that has ended is waited for here, and forgotten.
+        // `try_wait` also reaps those that have ended.
         children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         children.len()
     }
 
-    /// Starts a run, and waits until its log is there.
-    pub(super) fn start(&self, asked: &Value, runs: &Runs) -> Result<Value, Trouble> {
+    /// Starts a run, and waits until its log exists.
+    pub(super) fn start(&self, asked: &Value, runs: &Runs) -> Result<Value, ApiError> {
         let asked = StartRequest::deserialize(asked)
             .map_err(|_| refuse(400, "this is not a run to start"))?;
         if self.count() >= MAX_RUNNING {
@@ -107,7 +107,7 @@ impl Trainings {
     }
 
     /// Asks a run to stop. It saves first, so it is still there for a moment.
-    pub(super) fn stop(asked: &Value, runs: &Runs) -> Result<Value, Trouble> {
+    pub(super) fn stop(asked: &Value, runs: &Runs) -> Result<Value, ApiError> {
         let id = asked["id"].as_str().unwrap_or_default();
         let pid = runs.process(id).ok_or(refuse(404, "no such run is training"))?;
         os::interrupt(pid).map_err(|error| Failure::new("signal", messages::not_stopped(error)))?;

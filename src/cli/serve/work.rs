@@ -1,5 +1,5 @@
-//! Work that takes a core for a while: as much at a time as there are cores, and nobody waits for
-//! ever.
+//! Limits how many requests compute at a time: as many as there are cores. A request that waits too
+//! long is refused.
 
 use std::{
     sync::{Condvar, Mutex, PoisonError},
@@ -9,37 +9,37 @@ use std::{
 
 use crate::serve::{Refusal, refuse};
 
-/// How long a request waits for its turn.
+/// How long a request waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Turns at the cores.
+/// A counting semaphore.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct WorkPermits {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// One turn. Others wait until it is dropped.
+/// Permission to compute, released when dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a>(&'a Turns);
+pub(super) struct WorkPermit<'a>(&'a WorkPermits);
 
-impl Turns {
-    /// One for every core.
+impl WorkPermits {
+    /// One permit per core.
     pub(super) fn by_cores() -> Self {
         Self::new(thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// So many.
+    /// `count` permits.
     pub(super) fn new(count: usize) -> Self {
         Self { free: Mutex::new(count), freed: Condvar::new() }
     }
 
-    /// Waits for a turn.
-    pub(super) fn take(&self) -> Result<Turn<'_>, Refusal> {
+    /// Waits for a permit.
+    pub(super) fn take(&self) -> Result<WorkPermit<'_>, Refusal> {
         self.take_within(PATIENCE)
     }
 
-    fn take_within(&self, patience: Duration) -> Result<Turn<'_>, Refusal> {
+    fn take_within(&self, patience: Duration) -> Result<WorkPermit<'_>, Refusal> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut free, waited) = self
             .freed
@@ -49,11 +49,11 @@ impl Turns {
             return Err(refuse(503, "the server is busy"));
         }
         *free -= 1;
-        Ok(Turn(self))
+        Ok(WorkPermit(self))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WorkPermit<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.freed.notify_one();
@@ -65,11 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_free_again_after_it() {
-        let turns = Turns::new(1);
-        let turn = turns.take().unwrap();
-        assert_eq!(turns.take_within(Duration::from_millis(1)).unwrap_err().status, 503);
-        drop(turn);
-        assert!(turns.take().is_ok());
+    fn a_dropped_permit_can_be_acquired_again() {
+        let permits = WorkPermits::new(1);
+        let permit = permits.take().unwrap();
+        assert_eq!(permits.take_within(Duration::from_millis(1)).unwrap_err().status, 503);
+        drop(permit);
+        assert!(permits.take().is_ok());
     }
 }

@@ -1,6 +1,6 @@
-//! Who and what one story is about: drawn once, the same in every sentence.
+//! The people, things and places of one story, drawn once and the same in every sentence.
 
-use super::{chance::Chance, words};
+use super::{chance::StoryRandom, words};
 
 /// The people, things and places of one story.
 pub(super) struct Cast {
@@ -31,9 +31,9 @@ struct Person {
 }
 
 impl Cast {
-    /// Children with children's names, or animals with theirs; never the same name or kind
-    /// of animal, place or food twice.
-    pub(super) fn draw(chance: &mut Chance) -> Self {
+    /// Children or animals, with names to match; never the same name, kind of animal, place or food
+    /// twice.
+    pub(super) fn draw(chance: &mut StoryRandom) -> Self {
         let are_animals = chance.one_in(3);
         let hero = Person::draw(chance, are_animals);
         let friend = loop {
@@ -119,7 +119,7 @@ impl Cast {
 }
 
 impl Person {
-    fn draw(chance: &mut Chance, is_animal: bool) -> Self {
+    fn draw(chance: &mut StoryRandom, is_animal: bool) -> Self {
         let is_she = chance.one_in(2);
         if is_animal {
             let (shes, hes) = words::ANIMAL_NAMES.split_at(words::ANIMAL_NAMES.len() / 2);

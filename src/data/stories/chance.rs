@@ -1,17 +1,17 @@
-//! The draws of one story, by counter.
+//! The random numbers of one story.
 
 use crate::data::counter;
 
-/// Changing it changes the corpus, and so every number anybody has measured on it.
+/// Changing it changes the corpus, and with it every figure measured on it.
 const SEED: u64 = 20_240_520;
 
-/// Draws for one story; another story's draws do not depend on them.
-pub(super) struct Chance {
+/// Random numbers for one story, independent of other stories.
+pub(super) struct StoryRandom {
     story: u64,
     drawn: u64,
 }
 
-impl Chance {
+impl StoryRandom {
     pub(super) fn of_story(story: u64) -> Self {
         Self { story, drawn: 0 }
     }

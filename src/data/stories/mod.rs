@@ -4,7 +4,7 @@
 //! characters. Names, pronouns and things stay the same through a story, so that a model first
 //! learns to spell, then to form sentences, then to keep track of who is who.
 //!
-//! The text depends only on this folder: plots, words and counter-based draws.
+//! The text depends only on this folder: plots, words and counter-based random numbers.
 
 mod cast;
 mod chance;
@@ -27,7 +27,7 @@ const STORIES: u64 = 7_000;
 /// One story in ten is held out.
 const VAL_EVERY: u64 = 10;
 
-/// How many characters the stories are written with.
+/// How many different characters the stories have.
 pub const VOCAB_SIZE: u32 = 59;
 
 /// The text of the corpus, for training and for validation.
@@ -39,7 +39,7 @@ pub struct Corpus {
     pub val: String,
 }
 
-/// Writes every story, with a blank line after each.
+/// Generates every story, with a blank line after each.
 pub fn corpus() -> Corpus {
     let plots = plot::plots();
     let mut corpus = Corpus { train: String::new(), val: String::new() };
@@ -54,7 +54,7 @@ pub fn corpus() -> Corpus {
 
 /// Writes the corpus as a dataset in nanoGPT's format of characters.
 ///
-/// Each file appears whole or not at all, `train.bin` last: if it is there, the others are.
+/// Each file is written atomically, `train.bin` last: if it exists, the others do.
 pub fn write(folder: &Path) -> Result<(), DataError> {
     let corpus = corpus();
     let itos = symbols(&corpus);
@@ -97,7 +97,7 @@ fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), DataError>
         })
         .and_then(|()| fs::rename(&draft, &path));
     written.map_err(|source| {
-        // The first error is the one to report; a temporary file that stays is harmless.
+        // Report the first error; a temporary file that is left is harmless.
         let _ = fs::remove_file(&draft);
         DataError::Io { action: Attempt::Write, path, source }
     })
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_has_a_few_sentences_and_hardly_ever_a_twin() {
+    fn a_story_has_a_few_sentences_and_is_almost_always_unique() {
         let corpus = corpus();
         let mut seen = BTreeSet::new();
         for story in stories(&corpus.train).chain(stories(&corpus.val)) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_aside_uses_the_words_that_are_learned() {
+    fn the_validation_text_uses_words_of_the_training_text() {
         let corpus = corpus();
         let words = |text: &'static str| -> BTreeSet<&'static str> {
             text.split(|c: char| !c.is_ascii_alphabetic()).collect()

@@ -1,15 +1,15 @@
-//! The plots, read from `plots.txt`, which says how they are written.
+//! The plots, read from `plots.txt`, which describes their format.
 
 use std::collections::BTreeMap;
 
-/// How one kind of story goes.
+/// The plot of one kind of story.
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) titles: Vec<&'static str>,
     pub(super) beats: Vec<Beat>,
 }
 
-/// One turn of a story: one of its lines is used.
+/// A part of a story, of which one line is used.
 #[derive(Debug)]
 pub(super) struct Beat {
     pub(super) is_optional: bool,

@@ -1,10 +1,10 @@
-//! From a plot and a cast to the text of a story.
+//! Writes the text of a story from a plot and a cast.
 
-use super::{cast::Cast, chance::Chance, plot::Plot, words};
+use super::{cast::Cast, chance::StoryRandom, plot::Plot, words};
 
 /// A story: a title half of the time, then one paragraph.
 pub(super) fn write_story(plots: &[Plot], story: u64) -> String {
-    let mut chance = Chance::of_story(story);
+    let mut chance = StoryRandom::of_story(story);
     let plot = &plots[chance.below(plots.len())];
     let cast = Cast::draw(&mut chance);
     let mut writer = StoryWriter { cast: &cast, chance };
@@ -31,7 +31,7 @@ pub(super) fn write_story(plots: &[Plot], story: u64) -> String {
 
 struct StoryWriter<'a> {
     cast: &'a Cast,
-    chance: Chance,
+    chance: StoryRandom,
 }
 
 impl StoryWriter<'_> {
@@ -83,7 +83,7 @@ impl StoryWriter<'_> {
     fn name(&mut self, name: &str, text: &mut String) {
         let mut lower = name.to_owned();
         lower[..1].make_ascii_lowercase();
-        let word = self.cast.word(&lower).unwrap_or_else(|| panic!("nobody is called `{name}`"));
+        let word = self.cast.word(&lower).unwrap_or_else(|| panic!("unknown name `{name}`"));
         let start = text.len();
         self.expand(word, text);
         if lower != name {
@@ -92,10 +92,10 @@ impl StoryWriter<'_> {
     }
 }
 
-/// Capitals at the beginning of every sentence, quoted or not.
+/// Capitalises the beginning of every sentence, quoted or not.
 fn with_capitals(text: &str) -> String {
     let mut capital = String::with_capacity(text.len());
-    let mut begins = true; // a sentence, here
+    let mut begins = true; // a sentence begins here
     let mut is_quoted = false;
     let mut goes_on = false; // `"Here," said Ben, "half of it is yours"`
     for symbol in text.chars() {
@@ -160,12 +160,12 @@ mod tests {
     use crate::data::stories::plot::plots;
 
     #[test]
-    fn every_line_of_every_plot_can_be_told() {
+    fn every_line_of_every_plot_can_be_expanded() {
         for plot in plots() {
             let lines = plot.beats.iter().flat_map(|beat| &beat.lines);
             for line in lines.chain(&plot.titles) {
                 for story in 0..20 {
-                    let mut chance = Chance::of_story(story);
+                    let mut chance = StoryRandom::of_story(story);
                     let cast = Cast::draw(&mut chance);
                     let line_text = StoryWriter { cast: &cast, chance }.line(line);
                     assert!(
@@ -215,7 +215,7 @@ mod tests {
     fn pronouns_agree_with_their_person() {
         let girls = words::GIRLS;
         for story in 0..500 {
-            let mut chance = Chance::of_story(story);
+            let mut chance = StoryRandom::of_story(story);
             let cast = Cast::draw(&mut chance);
             let mut writer = StoryWriter { cast: &cast, chance };
             let line_text = writer.line("{hero} {hero.he} {hero.him} {hero.his} {hero.himself}");

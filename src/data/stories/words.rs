@@ -1,10 +1,10 @@
 //! The words of the stories.
 //!
-//! Plain ASCII, so that a model of characters needs few symbols. Nothing here starts with a
-//! vowel that does not sound like one ("a useful") or the other way round ("an hour"): the
-//! article is chosen by the letter.
+//! Plain ASCII, so that a character-level model needs few symbols. The article is chosen by the
+//! first letter, so no word starts with a vowel that sounds like a consonant ("a useful") or the
+//! reverse ("an hour").
 
-/// A phrase that is drawn again each time it is named; `None` for an unknown name.
+/// Phrases of which one is drawn each time the name is used; `None` for an unknown name.
 pub(super) fn phrases(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "when" => WHEN,
@@ -59,7 +59,7 @@ pub(super) const ANIMALS: &[&str] = &[
     "otter", "mole", "goat", "beaver", "turtle", "crow", "lamb", "pony",
 ];
 
-/// Who knows what to do: the name, and whether it is female.
+/// People who give advice: the name, and whether it is female.
 pub(super) const ELDERS: &[(&str, bool)] = &[
     ("Grandma", true),
     ("Grandpa", false),
@@ -102,7 +102,7 @@ pub(super) const ANIMAL_STRANGERS: &[(&str, bool)] = &[
     ("lonely stork", false),
 ];
 
-/// What stories turn on, and what one does with it.
+/// Things, and what one does with them.
 pub(super) const THINGS: &[(&str, &str)] = &[
     ("kite", "flew it high in the wind"),
     ("drum", "played it all day long"),
@@ -151,7 +151,7 @@ pub(super) const LOOKS: &[&str] = &[
     "pretty", "tiny", "shiny", "old",
 ];
 
-/// Where things happen: the place, and how one is there.
+/// Places, and the phrase for being there.
 pub(super) const PLACES: &[(&str, &str)] = &[
     ("the forest", "in the forest"),
     ("the river", "by the river"),
@@ -173,7 +173,7 @@ pub(super) const PLACES: &[(&str, &str)] = &[
     ("the old tower", "in the old tower"),
 ];
 
-/// Where one goes once in a life.
+/// Far places, and the phrase for being there.
 pub(super) const FAR_PLACES: &[(&str, &str)] = &[
     ("the sea", "by the sea"),
     ("the mountain", "on the mountain"),
@@ -198,7 +198,7 @@ pub(super) const SPOTS: &[&str] = &[
     "in a dark corner",
 ];
 
-/// All of them go into a basket and can be cut into pieces.
+/// Foods that fit in a basket and can be cut into pieces.
 pub(super) const FOODS: &[&str] = &[
     "apple pie",
     "bread",
@@ -214,7 +214,7 @@ pub(super) const FOODS: &[&str] = &[
     "pumpkin pie",
 ];
 
-/// Who passes by and says nothing.
+/// Animals that pass by and say nothing.
 pub(super) const PASSERS: &[&str] =
     &["snail", "cow", "sparrow", "cat", "beetle", "sheep", "goose", "toad", "butterfly"];
 

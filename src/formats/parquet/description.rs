@@ -1,10 +1,10 @@
-//! What a Parquet file says of itself: schema, chunks, and the headers of pages.
+//! The metadata of a Parquet file: schema, chunks, and page headers.
 
-use super::thrift::{Compact, Damaged, FieldType};
+use super::thrift::{Compact, FieldType, ThriftError};
 
 /// A column's bytes in one group of rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chunk {
+pub(super) struct ColumnChunk {
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) codec: i64,
@@ -33,7 +33,10 @@ pub(super) struct PageHeader {
 }
 
 /// The leaves of the schema, and the chunks of one of them.
-pub(super) fn description(footer: &[u8], column: &str) -> Result<(Vec<Leaf>, Vec<Chunk>), Damaged> {
+pub(super) fn description(
+    footer: &[u8],
+    column: &str,
+) -> Result<(Vec<Leaf>, Vec<ColumnChunk>), ThriftError> {
     let mut leaves = Vec::new();
     let mut chunks = Vec::new();
     let mut schema = SchemaWalk::default();
@@ -41,7 +44,7 @@ pub(super) fn description(footer: &[u8], column: &str) -> Result<(Vec<Leaf>, Vec
         (2, FieldType::List) => file.list(|file, _| {
             let at = file.at();
             let element = schema_element(file)?;
-            schema.add(&element, &mut leaves).ok_or(Damaged { at })
+            schema.add(&element, &mut leaves).ok_or(ThriftError { at })
         }),
         (4, FieldType::List) => file.list(|file, _| {
             file.structure(|file, id, field| match (id, field) {
@@ -68,8 +71,8 @@ struct SchemaElement {
 /// The schema is a tree, written depth first.
 #[derive(Debug, Default)]
 struct SchemaWalk {
-    /// For each open level: children that are left, the length of the path above, and what the
-    /// levels above add up to.
+    /// For each open level: the number of children left, the length of the path above, and the sum
+    /// of the levels above.
     open: Vec<(i64, usize, u32, bool)>,
     path: String,
     is_begun: bool,
@@ -108,7 +111,7 @@ impl SchemaWalk {
     }
 }
 
-fn schema_element(file: &mut Compact<'_>) -> Result<SchemaElement, Damaged> {
+fn schema_element(file: &mut Compact<'_>) -> Result<SchemaElement, ThriftError> {
     let mut element = SchemaElement::default();
     file.structure(|file, id, field| match (id, field) {
         (1, FieldType::Integer) => {
@@ -133,7 +136,7 @@ fn schema_element(file: &mut Compact<'_>) -> Result<SchemaElement, Damaged> {
 }
 
 /// A chunk, if it is one of `column`.
-fn column_chunk(file: &mut Compact<'_>, column: &str) -> Result<Option<Chunk>, Damaged> {
+fn column_chunk(file: &mut Compact<'_>, column: &str) -> Result<Option<ColumnChunk>, ThriftError> {
     let at = file.at();
     let (mut path, mut codec, mut n_values, mut len) = (String::new(), 0, 0, 0);
     let (mut data_at, mut dictionary_at) = (0, None);
@@ -164,13 +167,13 @@ fn column_chunk(file: &mut Compact<'_>, column: &str) -> Result<Option<Chunk>, D
     // Some writers state a dictionary at 0 and have none.
     let start = dictionary_at.filter(|&at| at > 0 && at < data_at).unwrap_or(data_at);
     match (u64::try_from(start), u64::try_from(len), u64::try_from(n_values)) {
-        (Ok(start), Ok(len), Ok(n_values)) => Ok(Some(Chunk { start, len, codec, n_values })),
-        _ => Err(Damaged { at }),
+        (Ok(start), Ok(len), Ok(n_values)) => Ok(Some(ColumnChunk { start, len, codec, n_values })),
+        _ => Err(ThriftError { at }),
     }
 }
 
 /// Reads a page's header.
-pub(super) fn page_header(file: &mut Compact<'_>) -> Result<PageHeader, Damaged> {
+pub(super) fn page_header(file: &mut Compact<'_>) -> Result<PageHeader, ThriftError> {
     let mut header = PageHeader::default();
     file.structure(|file, id, field| match (id, field) {
         (1, FieldType::Integer) => file.integer().map(|value| header.kind = value),

@@ -1,12 +1,12 @@
 //! Numbers in Parquet's pages: runs and bit-packed groups, and deltas.
 
 /// Runs of one number and groups of bit-packed ones, decoded one number at a time: a run of a
-/// billion takes five bytes of a page, and must not take more here.
+/// billion takes five bytes in a page and must not be expanded.
 #[derive(Clone, Debug)]
 pub(super) struct Hybrid {
     at: usize,
     width: u32,
-    /// Numbers that are left of the run.
+    /// Numbers left in the run.
     left: u64,
     run: HybridRun,
 }
@@ -14,12 +14,12 @@ pub(super) struct Hybrid {
 #[derive(Clone, Copy, Debug)]
 enum HybridRun {
     Repeated(u32),
-    /// Where the next number begins, in bits.
+    /// The bit at which the next number begins.
     Packed(usize),
 }
 
 impl Hybrid {
-    /// Numbers of `width` bits, at most 32, from byte `at` on.
+    /// Numbers of `width` bits, at most 32, starting at byte `at`.
     pub(super) fn new(at: usize, width: u32) -> Self {
         Self { at, width, left: 0, run: HybridRun::Repeated(0) }
     }
@@ -57,8 +57,8 @@ impl Hybrid {
     }
 }
 
-/// `DELTA_BINARY_PACKED` numbers from `at` on, which moves behind them. `None` if the bytes are
-/// no such numbers, or more than `limit`.
+/// `DELTA_BINARY_PACKED` numbers starting at `at`, which advances past them. `None` if the bytes
+/// are invalid, or there are more than `limit` numbers.
 pub(super) fn deltas(bytes: &[u8], at: &mut usize, limit: u64) -> Option<Vec<i64>> {
     let block = usize::try_from(varint(bytes, at)?).ok()?;
     let miniblocks = usize::try_from(varint(bytes, at)?).ok()?;
@@ -102,7 +102,7 @@ pub(super) fn deltas(bytes: &[u8], at: &mut usize, limit: u64) -> Option<Vec<i64
     (*at <= bytes.len()).then_some(values)
 }
 
-/// `width` bits, at most 32, from bit `start` on, the lowest first.
+/// `width` bits, at most 32, starting at bit `start`, lowest first.
 fn bits(bytes: &[u8], start: usize, width: u32) -> Option<u32> {
     if width == 0 {
         return Some(0);
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn runs_and_packed_groups_follow_each_other() {
-        // Three times 4; then eight numbers of three bits, 0 to 7, as in Parquet's description.
+        // Three times 4; then eight numbers of three bits, 0 to 7, as in Parquet's specification.
         let bytes = [6, 4, 3, 0b1000_1000, 0b1100_0110, 0b1111_1010];
         assert_eq!(hybrid(&bytes, 3), [4, 4, 4, 0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(hybrid(&[], 3), [0; 0]);
-        assert_eq!(hybrid(&[0], 3), [0; 0], "a run of nothing ends");
+        assert_eq!(hybrid(&[0], 3), [0; 0], "an empty run ends");
         assert_eq!(hybrid(&[16], 0), [0; 8], "no bits are zeros");
     }
 
@@ -160,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn deltas_are_those_of_the_description() {
-        // 7, 5, 3, 1, 2, 3, 4, 5: the second example of Parquet's description.
+    fn deltas_match_the_specification() {
+        // 7, 5, 3, 1, 2, 3, 4, 5: the second example of Parquet's specification.
         let bytes = [128, 1, 4, 8, 14, 3, 2, 0, 0, 0, 0b1100_0000, 0b0011_1111, 0, 0, 0, 0, 0, 0];
         let mut at = 0;
         assert_eq!(deltas(&bytes, &mut at, 100).unwrap(), [7, 5, 3, 1, 2, 3, 4, 5]);

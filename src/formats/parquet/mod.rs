@@ -1,12 +1,12 @@
 //! The texts of one column of a Parquet file, a page at a time.
 //!
-//! Not the crate `parquet`: its zstd is C, which the default build does without, and nanochat's
-//! and FineWeb's files are a few plain columns. Read are byte arrays that may be null and may lie
-//! in structures, but not in lists; the encodings PLAIN, dictionary and both deltas; pages of
-//! version 1 and 2; no compression, Snappy, gzip and Zstandard.
+//! Does not use the crate `parquet`, because its zstd is C, which the default build avoids, and
+//! nanochat's and FineWeb's files have a few plain columns. Supports byte arrays that may be null
+//! and may be in structures, but not in lists; the encodings PLAIN, dictionary and both deltas;
+//! pages of version 1 and 2; no compression, Snappy, gzip and Zstandard.
 //!
-//! Files are foreign. A page is held at a time, and a dictionary; no length that a file states is
-//! allocated before the file has given that many bytes.
+//! Files are not trusted. One page and one dictionary are in memory at a time; no length in a file
+//! is allocated before that many bytes have been read.
 
 mod description;
 mod levels;
@@ -18,21 +18,21 @@ use std::{
 };
 
 use self::{
-    description::{Chunk, PageHeader, description, page_header},
+    description::{ColumnChunk, PageHeader, description, page_header},
     levels::{Hybrid, deltas},
-    thrift::{Compact, Damaged},
+    thrift::{Compact, ThriftError},
 };
 
-/// The most bytes of a page, stored or not. Writers make pages of a megabyte.
+/// The most bytes of a page, compressed or not. Writers make pages of a megabyte.
 pub const PAGE_LIMIT: u64 = 256 << 20;
 
 /// The most bytes of a file's description.
 const FOOTER_LIMIT: u64 = 64 << 20;
 
-/// The most values of a page whose lengths are stored as deltas, which are decoded at once.
+/// The most values of a page whose lengths are stored as deltas, which are decoded all at once.
 const DELTAS_LIMIT: u64 = 1 << 22;
 
-/// The most bytes of a page's header; statistics of a long text may be in it.
+/// The most bytes of a page's header, which may include statistics with long texts.
 const HEADER_LIMIT: u64 = 16 << 20;
 
 const MAGIC: [u8; 4] = *b"PAR1";
@@ -41,7 +41,7 @@ const ENCRYPTED_MAGIC: [u8; 4] = *b"PARE";
 /// Why a column cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetError {
-    /// The system refused, or the file is shorter than it says.
+    /// The system reported an error, or the file is truncated.
     #[error("{source} at byte {offset}")]
     Io {
         /// Where in the file.
@@ -50,7 +50,7 @@ pub enum ParquetError {
         source: io::Error,
     },
     /// Another kind of file.
-    #[error("it does not begin and end as a Parquet file")]
+    #[error("it is not a Parquet file")]
     NotParquet,
     /// The description is encrypted.
     #[error("it is encrypted")]
@@ -63,7 +63,7 @@ pub enum ParquetError {
     },
     /// No such column.
     #[error(
-        "it has no column `{column}`; its columns are `{}`: `--column` names another",
+        "it has no column `{column}`; choose one of `{}` with `--column`",
         columns.join("`, `")
     )]
     NoColumn {
@@ -73,12 +73,12 @@ pub enum ParquetError {
         columns: Vec<String>,
     },
     /// A column of numbers, or of lists.
-    #[error("its column `{column}` does not have one text per row")]
+    #[error("its column `{column}` does not have one string per row")]
     NotText {
         /// Which column.
         column: String,
     },
-    /// A compression or an encoding that is not read.
+    /// An unsupported compression or encoding.
     #[error("its column `{column}` has {what} {code}, which is not supported")]
     NotSupported {
         /// Which column.
@@ -88,14 +88,14 @@ pub enum ParquetError {
         /// Its number in Parquet's description.
         code: i64,
     },
-    /// A page or a description larger than any writer makes.
-    #[error("it has a part of {bytes} bytes at byte {offset}, more than the {limit} that are read")]
+    /// A page or metadata larger than any writer makes.
+    #[error("it has a block of {bytes} bytes at byte {offset}, more than the limit of {limit}")]
     TooLarge {
         /// Where in the file.
         offset: u64,
-        /// What it claims.
+        /// Its size according to the file.
         bytes: u64,
-        /// How much is read at most.
+        /// The largest size that is read.
         limit: u64,
     },
 }
@@ -106,8 +106,8 @@ pub struct TextColumn {
     file: File,
     column: String,
     definition_limit: u32,
-    chunks: std::vec::IntoIter<Chunk>,
-    chunk: Chunk, // its unread part
+    chunks: std::vec::IntoIter<ColumnChunk>,
+    chunk: ColumnChunk, // its unread part
     dictionary: Vec<u8>,
     dictionary_spans: Vec<(u32, u32)>,
     page: Vec<u8>,
@@ -138,7 +138,7 @@ enum PageValues {
 }
 
 impl TextColumn {
-    /// Reads the description of a file and finds a column by its name, dots between its levels.
+    /// Reads the metadata of a file and finds a column by its name, with dots between levels.
     pub fn open(mut file: File, column: &str) -> Result<Self, ParquetError> {
         let io = |offset| move |source| ParquetError::Io { offset, source };
         let len = file.seek(SeekFrom::End(0)).map_err(io(0))?;
@@ -166,7 +166,7 @@ impl TextColumn {
         let mut footer = Vec::new();
         file.seek(SeekFrom::Start(start)).map_err(io(start))?;
         (&mut file).take(bytes).read_to_end(&mut footer).map_err(io(start))?;
-        let damaged = |Damaged { at }| ParquetError::Damaged { offset: start + at as u64 };
+        let damaged = |ThriftError { at }| ParquetError::Damaged { offset: start + at as u64 };
         let (leaves, groups) = description(&footer, column).map_err(damaged)?;
 
         let Some(leaf) = leaves.iter().find(|leaf| leaf.path == column) else {
@@ -191,7 +191,7 @@ impl TextColumn {
             column: column.to_owned(),
             definition_limit: leaf.definition_limit,
             chunks: groups.into_iter(),
-            chunk: Chunk { start: 0, len: 0, codec: 0, n_values: 0 },
+            chunk: ColumnChunk { start: 0, len: 0, codec: 0, n_values: 0 },
             dictionary: Vec::new(),
             dictionary_spans: Vec::new(),
             page: Vec::new(),
@@ -209,13 +209,13 @@ impl TextColumn {
         self.read_bytes
     }
 
-    /// The memory of the largest page so far: as it is stored, as it is read, and its dictionary.
+    /// The memory of the largest page so far: compressed, decompressed, and its dictionary.
     pub fn held_bytes(&self) -> u64 {
         let dictionary = self.dictionary.capacity() + 8 * self.dictionary_spans.capacity();
         (dictionary + self.page.capacity() + self.stored.capacity()) as u64
     }
 
-    /// The bytes of the next text; `None` at the end. Null is no text.
+    /// The bytes of the next text; `None` at the end. Nulls are skipped.
     pub fn next_text(&mut self) -> Result<Option<&[u8]>, ParquetError> {
         loop {
             while self.left == 0 {
@@ -250,7 +250,7 @@ impl TextColumn {
                     let (Some(prefix), Some((start, end))) = (prefix, suffix) else {
                         return Err(damaged);
                     };
-                    // A text that repeats the one before may grow by each value's bytes only.
+                    // A text that repeats the previous one grows at most by its own bytes.
                     if prefix > text.len() || text.len() + (end - start) > PAGE_LIMIT as usize {
                         return Err(damaged);
                     }
@@ -295,7 +295,7 @@ impl TextColumn {
         }
     }
 
-    /// Reads a page's header and moves behind it.
+    /// Reads a page's header and advances past it.
     fn page_header(&mut self) -> Result<PageHeader, ParquetError> {
         let mut wanted = 4096.min(self.chunk.len);
         loop {
@@ -310,19 +310,19 @@ impl TextColumn {
                     self.advance(compact.at() as u64)?;
                     return Ok(header);
                 }
-                // It may only be longer than what was read of it: pyarrow writes texts of up to
-                // 4 KiB into the statistics of a page.
+                // The header may be longer than the bytes read so far: pyarrow writes texts of up
+                // to 4 KiB into the statistics of a page.
                 Err(_) if wanted < self.chunk.len && wanted < HEADER_LIMIT => {
                     wanted = (wanted * 8).min(self.chunk.len);
                 }
-                Err(Damaged { at }) => {
+                Err(ThriftError { at }) => {
                     return Err(ParquetError::Damaged { offset: self.chunk.start + at as u64 });
                 }
             }
         }
     }
 
-    /// Moves on in the chunk.
+    /// Advances in the chunk.
     fn advance(&mut self, bytes: u64) -> Result<(), ParquetError> {
         let Some(left) = self.chunk.len.checked_sub(bytes) else {
             return Err(ParquetError::Damaged { offset: self.chunk.start });
@@ -333,7 +333,7 @@ impl TextColumn {
         Ok(())
     }
 
-    /// Reads a page's bytes and undoes their compression.
+    /// Reads and decompresses a page's bytes.
     fn read_page(&mut self, header: &PageHeader) -> Result<(), ParquetError> {
         let offset = self.chunk.start;
         let damaged = || ParquetError::Damaged { offset };
@@ -369,7 +369,7 @@ impl TextColumn {
                 data.len() as u64 == rest
             }
             1 => {
-                // Snappy's own length; its shortest copy gives 64 bytes for three.
+                // The length that Snappy stores, limited by its best ratio: 64 bytes from three.
                 let len = snap::raw::decompress_len(data).map_err(|_| damaged())?;
                 if len as u64 != rest || len > data.len().saturating_mul(32) {
                     return Err(damaged());
@@ -397,7 +397,7 @@ impl TextColumn {
             let Some((start, end)) = plain(&self.dictionary, &mut at) else {
                 return Err(ParquetError::Damaged { offset: self.page_at });
             };
-            self.dictionary_spans.push((start as u32, end as u32)); // a page has less than 2^32
+            self.dictionary_spans.push((start as u32, end as u32)); // a page has less than 2^32 bytes
         }
         Ok(())
     }
@@ -435,7 +435,7 @@ impl TextColumn {
                 Some(&width) if width <= 32 => {
                     PageValues::Dictionary(Hybrid::new(at + 1, width.into()))
                 }
-                // A page of nulls alone may end here.
+                // A page of nulls only may end here.
                 None => PageValues::Plain { at },
                 Some(_) => return Err(damaged()),
             },
@@ -457,7 +457,7 @@ impl TextColumn {
     }
 }
 
-/// Appends `bytes` bytes of what `reader` gives; whether there were just as many.
+/// Appends the content of `reader`; returns whether it has exactly `bytes` bytes.
 fn inflate(reader: impl Read, bytes: u64, page: &mut Vec<u8>) -> bool {
     match reader.take(bytes + 1).read_to_end(page) {
         Ok(read) => read as u64 == bytes,
@@ -472,7 +472,7 @@ fn plain(bytes: &[u8], at: &mut usize) -> Option<(usize, usize)> {
     take(bytes, at, len.into())
 }
 
-/// The span of `len` bytes, which `at` moves behind.
+/// The span of the next `len` bytes; `at` advances past them.
 fn take(bytes: &[u8], at: &mut usize, len: i64) -> Option<(usize, usize)> {
     let start = *at;
     let end = start.checked_add(usize::try_from(len).ok()?).filter(|&end| end <= bytes.len())?;

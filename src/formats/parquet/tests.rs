@@ -1,4 +1,4 @@
-//! Files that pyarrow wrote (`tests/formats/make.py`), whole and damaged.
+//! Files that pyarrow wrote (`tests/formats/make.py`), intact and damaged.
 
 use std::{fs, io::Write, path::Path};
 
@@ -52,21 +52,21 @@ fn a_page_whose_header_holds_long_texts_is_read() {
 }
 
 #[test]
-fn a_column_that_holds_no_texts_is_refused_by_name() {
+fn a_column_without_texts_is_refused_by_name() {
     let open = |column| TextColumn::open(File::open(path("snappy.parquet")).unwrap(), column);
     assert_eq!(
         open("body").unwrap_err().to_string(),
-        "it has no column `body`; its columns are `id`, `text`, `meta.text`, `tags.list.element`: \
-         `--column` names another"
+        "it has no column `body`; choose one of `id`, `text`, `meta.text`, `tags.list.element` \
+         with `--column`"
     );
     for column in ["id", "tags.list.element"] {
-        let expected = format!("its column `{column}` does not have one text per row");
+        let expected = format!("its column `{column}` does not have one string per row");
         assert_eq!(open(column).unwrap_err().to_string(), expected);
     }
 }
 
 #[test]
-fn other_files_are_no_parquet() {
+fn other_files_are_not_parquet() {
     for bytes in [b"".as_slice(), b"PAR1", b"plain text that is long enough", b"PAR1 and more text"]
     {
         assert!(matches!(read_bytes(bytes, "text"), Err(ParquetError::NotParquet)));
@@ -80,7 +80,7 @@ fn other_files_are_no_parquet() {
 }
 
 #[test]
-fn a_cut_or_changed_file_is_texts_or_an_error_and_never_a_panic() {
+fn a_truncated_or_corrupted_file_gives_texts_or_an_error_and_never_a_panic() {
     let mut n_errors = 0;
     for (index, name) in (0..).zip(FILES) {
         let bytes = fs::read(path(&format!("{name}.parquet"))).unwrap();
@@ -90,7 +90,8 @@ fn a_cut_or_changed_file_is_texts_or_an_error_and_never_a_panic() {
             if i % 4 == 0 {
                 changed.drain(at..(at + 1 + i as usize % 7).min(bytes.len()));
             } else {
-                // Most of a file is text, in which any byte is good; its description is not.
+                // Most of a file is text, in which any byte is valid; so half of the changes are in
+                // the metadata.
                 let at = if i % 2 == 0 { at } else { bytes.len() - 1 - at % 1200 };
                 changed[at] = draw([index, i, 1]) as u8;
             }

@@ -1,19 +1,19 @@
 //! Thrift's compact protocol, as far as Parquet's metadata needs it.
 //!
-//! A reader over bytes of a file: every length is checked against what is left, nothing is
-//! allocated but what the caller asks for, and nesting has a limit.
+//! Reads from a byte slice: every length is checked against the remaining bytes, nothing is
+//! allocated except by the caller, and nesting has a limit.
 
-/// Bytes that are not what they should be, and where.
+/// Invalid bytes, and their offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damaged {
-    /// The offset in the bytes that were given.
+pub(super) struct ThriftError {
+    /// The offset in the slice.
     pub(super) at: usize,
 }
 
 /// Structures inside structures: Parquet's are six deep.
 const DEPTH_LIMIT: u32 = 32;
 
-/// The types of fields that are distinguished.
+/// The types of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldType {
     True,
@@ -58,17 +58,17 @@ impl<'a> Compact<'a> {
         self.at
     }
 
-    fn damaged<T>(&self) -> Result<T, Damaged> {
-        Err(Damaged { at: self.at })
+    fn damaged<T>(&self) -> Result<T, ThriftError> {
+        Err(ThriftError { at: self.at })
     }
 
-    fn byte(&mut self) -> Result<u8, Damaged> {
+    fn byte(&mut self) -> Result<u8, ThriftError> {
         let Some(&byte) = self.bytes.get(self.at) else { return self.damaged() };
         self.at += 1;
         Ok(byte)
     }
 
-    fn varint(&mut self) -> Result<u64, Damaged> {
+    fn varint(&mut self) -> Result<u64, ThriftError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -80,12 +80,12 @@ impl<'a> Compact<'a> {
         self.damaged()
     }
 
-    pub(super) fn integer(&mut self) -> Result<i64, Damaged> {
+    pub(super) fn integer(&mut self) -> Result<i64, ThriftError> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    pub(super) fn binary(&mut self) -> Result<&'a [u8], Damaged> {
+    pub(super) fn binary(&mut self) -> Result<&'a [u8], ThriftError> {
         let len = self.varint()?;
         let rest = &self.bytes[self.at..];
         match usize::try_from(len).ok().and_then(|len| rest.get(..len)) {
@@ -97,12 +97,12 @@ impl<'a> Compact<'a> {
         }
     }
 
-    /// Reads a list: `each` reads one element. An element has at least a byte, so that a length
-    /// that the bytes cannot hold ends soon.
+    /// Reads a list: `each` reads one element. An element takes at least a byte, so a wrong length
+    /// soon reaches the end of the bytes.
     pub(super) fn list(
         &mut self,
-        mut each: impl FnMut(&mut Self, FieldType) -> Result<(), Damaged>,
-    ) -> Result<(), Damaged> {
+        mut each: impl FnMut(&mut Self, FieldType) -> Result<(), ThriftError>,
+    ) -> Result<(), ThriftError> {
         let header = self.byte()?;
         let len = match header >> 4 {
             15 => self.varint()?,
@@ -123,8 +123,8 @@ impl<'a> Compact<'a> {
     /// Reads a structure: `each` is given every field, and reads it or calls [`Self::skip`].
     pub(super) fn structure(
         &mut self,
-        mut each: impl FnMut(&mut Self, i16, FieldType) -> Result<(), Damaged>,
-    ) -> Result<(), Damaged> {
+        mut each: impl FnMut(&mut Self, i16, FieldType) -> Result<(), ThriftError>,
+    ) -> Result<(), ThriftError> {
         self.deeper(|this| {
             let mut id = 0_i16;
             loop {
@@ -146,12 +146,12 @@ impl<'a> Compact<'a> {
     }
 
     /// Skips a field or an element of a list.
-    pub(super) fn skip(&mut self, field: FieldType) -> Result<(), Damaged> {
+    pub(super) fn skip(&mut self, field: FieldType) -> Result<(), ThriftError> {
         match field {
             FieldType::True | FieldType::False => Ok(()),
             FieldType::Integer => self.integer().map(|_| ()),
             FieldType::Binary => self.binary().map(|_| ()),
-            // A set is written as a list is.
+            // A set has the format of a list.
             FieldType::List | FieldType::Other(10) => self.list(Self::skip_element),
             FieldType::Struct => self.structure(|this, _, field| this.skip(field)),
             FieldType::Other(3) => self.byte().map(|_| ()),
@@ -160,8 +160,8 @@ impl<'a> Compact<'a> {
         }
     }
 
-    /// A boolean has a byte in a list and none in a structure.
-    fn skip_element(&mut self, element: FieldType) -> Result<(), Damaged> {
+    /// A boolean takes a byte in a list and none in a structure.
+    fn skip_element(&mut self, element: FieldType) -> Result<(), ThriftError> {
         match element {
             FieldType::True | FieldType::False => self.byte().map(|_| ()),
             element => self.skip(element),
@@ -170,8 +170,8 @@ impl<'a> Compact<'a> {
 
     fn deeper(
         &mut self,
-        inside: impl FnOnce(&mut Self) -> Result<(), Damaged>,
-    ) -> Result<(), Damaged> {
+        inside: impl FnOnce(&mut Self) -> Result<(), ThriftError>,
+    ) -> Result<(), ThriftError> {
         if self.depth == DEPTH_LIMIT {
             return self.damaged();
         }

@@ -1,8 +1,8 @@
 //! # `eval-batch-size`
 //!
-//! An evaluation with the training's batch needs more memory than necessary: it saves nothing for
-//! a backward pass, but it makes the full logits. `get_batch` takes its sizes as arguments that
-//! default to the training's, and `estimate_loss` passes other ones.
+//! An evaluation with the training batch needs more memory than necessary: it saves nothing for a
+//! backward pass, but it computes the full logits. With this patch `get_batch` takes its sizes as
+//! arguments that default to those of training, and `estimate_loss` passes other ones.
 //!
 //! If the model is compiled, a second shape would make PyTorch compile it for dynamic shapes;
 //! `dynamic=False` keeps one program per shape.

@@ -5,15 +5,15 @@
 //! tensor ever holds all rows. The loss is the same up to rounding.
 //!
 //! The head's weights are passed as a view: autocast caches one half-precision copy of a parameter
-//! for a whole pass, so the gradients of all chunks would be summed in half precision. Of a view it
-//! makes one copy per chunk, and the sum is in float32.
+//! for a whole pass, so the gradients of all chunks would be summed in half precision. For a view
+//! it makes one copy per chunk, and the sum is in float32.
 
 use std::ops::Range;
 
 use super::{field, hand_over, import_checkpoint, key, logits, own_config};
 use crate::patch::{
     Anchor,
-    edit::{Edit, Site},
+    edit::{Site, SourceEdit},
     python::PythonFile,
 };
 
@@ -36,7 +36,7 @@ fn reader(train: &PythonFile<'_>) -> Site {
     if logits::are_read(train) { train.missing(Anchor::LogitsUnread) } else { Site::Already }
 }
 
-/// The head has no bias: the chunks use its weights alone.
+/// The head must have no bias: the chunks use only its weights.
 fn head(model: &PythonFile<'_>) -> Site {
     let is_head = |statement| {
         let found = model.matches(statement, "self.lm_head = $$module.Linear($$arguments)")?;
@@ -61,7 +61,7 @@ fn branch(model: &PythonFile<'_>) -> Site {
 }
 
 /// The edits if `branch` computes the loss in exactly the form that the chunks rely on.
-fn edits(model: &PythonFile<'_>, branch: usize) -> Option<Vec<Edit>> {
+fn edits(model: &PythonFile<'_>, branch: usize) -> Option<Vec<SourceEdit>> {
     let found = model.matches(branch, "if $targets is not None:")?;
     let function = model.statements[branch].parent?;
     model.matches(function, "def forward($$parameters)$$returns:")?;
@@ -120,7 +120,7 @@ fn is_flat(model: &PythonFile<'_>, argument: Range<usize>, targets: &str) -> boo
     forms.iter().any(|form| model.matches_tokens(argument.clone(), form).is_some())
 }
 
-/// The first of the lines that begin with `@` above a function.
+/// The first of the lines that start with `@` above a function.
 fn first_decorator(source: &PythonFile<'_>, function: usize) -> usize {
     let is_decorator = |s: &usize| source.token(source.statements[*s].tokens.start) == "@";
     (0..function).rev().take_while(is_decorator).last().unwrap_or(function)

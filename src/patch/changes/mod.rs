@@ -1,4 +1,4 @@
-//! What each patch changes, one file per patch, and the sites that several of them share.
+//! The changes of each patch, one file per patch, and the sites that several of them share.
 
 pub(super) mod blocks;
 pub(super) mod evaluation;
@@ -64,8 +64,8 @@ fn field(model: &PythonFile<'_>, name: &str, default: &str) -> Site {
     }
 }
 
-/// Passes a key of `train.py` to the model, however the model was made. Not through `model_args`:
-/// those go into the checkpoint, which a `model.py` without the field could then not read.
+/// Passes a key of `train.py` to the model. Not through `model_args`: those are stored in the
+/// checkpoint, which a `model.py` without the field could then not read.
 fn hand_over(train: &PythonFile<'_>, name: &str) -> Site {
     if top(train, &format!("model.config.{name} = $$value")).is_some() {
         return Site::Already;

@@ -35,7 +35,7 @@ fn weights(train: &PythonFile<'_>) -> Site {
         return train.missing(Anchor::Code("model.load_state_dict(state_dict)"));
     };
     let Some(found) = train.matches(load, "model.load_state_dict($name)") else {
-        return Site::Already; // an expression: nothing but the checkpoint holds it
+        return Site::Already; // an expression: only the checkpoint refers to it
     };
     let name = train.text_of(found.gap("name"));
     if is_freed(train, name, load) {

@@ -4,7 +4,7 @@
 
 use crate::patch::{
     Anchor,
-    edit::{Edit, Site},
+    edit::{Site, SourceEdit},
     python::PythonFile,
 };
 
@@ -21,7 +21,7 @@ pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
     vec![place]
 }
 
-fn edits(train: &PythonFile<'_>, statement: usize) -> Vec<Edit> {
+fn edits(train: &PythonFile<'_>, statement: usize) -> Vec<SourceEdit> {
     let Some(found) = train.find(statement, "torch.cuda.amp.GradScaler($$arguments)") else {
         return Vec::new();
     };

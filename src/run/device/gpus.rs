@@ -1,4 +1,4 @@
-//! The GPUs of a build that has them: which is meant by a name, and one of them opened.
+//! GPUs, in a build with feature `gpu`: which one a name selects, and opening it.
 
 use fitgpt_exec::MemoryRefused;
 use fitgpt_gpu::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::budget::less_a_margin;
 
-/// A GPU, opened.
+/// An open GPU.
 #[derive(Clone, Debug)]
 pub struct Opened {
     adapter: Adapter,
@@ -22,19 +22,19 @@ pub struct Opened {
     target: GpuTarget,
 }
 
-/// The best real GPU, if there is one; a software driver has to be asked for by name.
+/// The best real GPU, if there is one; a software driver is used only by name.
 pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
     let here = adapters();
     let choice = DeviceChoice::Gpu(None);
-    chosen(choice, &here.iter().map(Traits::of).collect::<Vec<_>>())
+    chosen(choice, &here.iter().map(AdapterTraits::of).collect::<Vec<_>>())
         .map(|index| Opened::new(here[index].clone()))
         .transpose()
 }
 
-/// The one that `choice` names.
+/// The GPU that `choice` names.
 pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
     let here = adapters();
-    let traits: Vec<_> = here.iter().map(Traits::of).collect();
+    let traits: Vec<_> = here.iter().map(AdapterTraits::of).collect();
     if let Some(index) = chosen(choice, &traits) {
         return Opened::new(here[index].clone());
     }
@@ -48,15 +48,15 @@ pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
     })
 }
 
-/// What of an adapter decides whether a choice names it.
+/// The properties of an adapter by which a choice selects it.
 #[derive(Clone, Copy, Debug)]
-struct Traits {
+struct AdapterTraits {
     api: Api,
     is_software: bool,
     is_nvidia: bool,
 }
 
-impl Traits {
+impl AdapterTraits {
     fn of(adapter: &Adapter) -> Self {
         Self {
             api: adapter.api,
@@ -68,11 +68,12 @@ impl Traits {
 
 /// How many devices are of the kind that `choice` names.
 pub(super) fn count(choice: DeviceChoice) -> usize {
-    matching(choice, &adapters().iter().map(Traits::of).collect::<Vec<_>>()).len()
+    matching(choice, &adapters().iter().map(AdapterTraits::of).collect::<Vec<_>>()).len()
 }
 
-/// Which of the adapters `choice` names. Software is meant only by an interface's name.
-fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
+/// Which of the adapters `choice` names. A software driver is selected only by the name of its
+/// interface.
+fn chosen(choice: DeviceChoice, here: &[AdapterTraits]) -> Option<usize> {
     let index = match choice {
         DeviceChoice::Vulkan(index)
         | DeviceChoice::Metal(index)
@@ -83,19 +84,19 @@ fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
     matching(choice, here).get(index as usize).copied()
 }
 
-/// The adapters of the kind that `choice` names, whatever its index.
-fn matching(choice: DeviceChoice, here: &[Traits]) -> Vec<usize> {
-    // Each real card once: Windows shows it through two interfaces, and a build with CUDA one of
-    // NVIDIA's through a third, which is the fastest.
+/// The adapters of the kind that `choice` names, ignoring its index.
+fn matching(choice: DeviceChoice, here: &[AdapterTraits]) -> Vec<usize> {
+    // Each real card once: Windows lists it under two interfaces, and a build with CUDA lists
+    // NVIDIA's under a third one, which is the fastest.
     let has_cuda = here.iter().any(|of| of.api == Api::Cuda);
     let first = [Api::Vulkan, Api::Metal, Api::Dx12]
         .into_iter()
         .find(|api| here.iter().any(|of| of.api == *api && !of.is_software));
-    let is_real = |of: &Traits| {
+    let is_real = |of: &AdapterTraits| {
         let through = if of.is_nvidia && has_cuda { Some(Api::Cuda) } else { first };
         !of.is_software && Some(of.api) == through
     };
-    let matches = |of: &Traits| match choice {
+    let matches = |of: &AdapterTraits| match choice {
         DeviceChoice::Vulkan(_) => of.api == Api::Vulkan,
         DeviceChoice::Metal(_) | DeviceChoice::Mps => of.api == Api::Metal,
         DeviceChoice::Cuda(_) => is_real(of) && of.is_nvidia,
@@ -135,8 +136,8 @@ fn described(adapter: &Adapter) -> String {
     format!("{} ({}{software})", adapter.name, adapter.api.name())
 }
 
-/// All memory of a device and what of it is free, if its driver reports it. A device that
-/// shares the host's memory has no more than the host.
+/// The total and the free memory of a device, if its driver reports them. A device that shares the
+/// host's memory has no more than the host.
 fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
     let is_the_hosts = matches!(adapter.kind, AdapterKind::Integrated | AdapterKind::Software);
     let host = is_the_hosts.then(os::host_memory);
@@ -216,8 +217,9 @@ impl Opened {
         (&self.adapter.name, self.adapter.api.name())
     }
 
-    /// What is free is asked again: a budget may be written, and others come and go. A
-    /// driver that has less may well promise it, and then page or end the process.
+    /// Checks the free memory again: the budget may be set by hand, and other processes come and
+    /// go. A driver may accept an allocation that is larger than its memory, and then page or end
+    /// the process.
     pub(super) fn backend(&self, plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
         let now = adapters().into_iter().find(|adapter| adapter.is_same(&self.adapter));
         let free = now.as_ref().and_then(memory_of).map(|(_, free)| free);
@@ -233,7 +235,7 @@ impl Opened {
         }
     }
 
-    /// Guards after each slot find writes that leave their tensor.
+    /// Runs the suite with guard bytes after each slot, which detect writes outside a tensor.
     pub(super) fn judge(&self, report: &mut ReportCase<'_>) -> Result<(), BackendError> {
         const GUARD: Bytes = Bytes::new(256);
         let properties = self.device.properties();
@@ -261,11 +263,12 @@ impl Opened {
 mod tests {
     use super::*;
 
-    const SOFTWARE: Traits = Traits { api: Api::Vulkan, is_software: true, is_nvidia: false };
-    const RADEON: Traits = Traits { is_software: false, ..SOFTWARE };
-    const GEFORCE: Traits = Traits { is_nvidia: true, ..RADEON };
-    const AGAIN: Traits = Traits { api: Api::Dx12, ..GEFORCE };
-    const APPLE: Traits = Traits { api: Api::Metal, ..RADEON };
+    const SOFTWARE: AdapterTraits =
+        AdapterTraits { api: Api::Vulkan, is_software: true, is_nvidia: false };
+    const RADEON: AdapterTraits = AdapterTraits { is_software: false, ..SOFTWARE };
+    const GEFORCE: AdapterTraits = AdapterTraits { is_nvidia: true, ..RADEON };
+    const GEFORCE_DX12: AdapterTraits = AdapterTraits { api: Api::Dx12, ..GEFORCE };
+    const APPLE: AdapterTraits = AdapterTraits { api: Api::Metal, ..RADEON };
 
     #[test]
     fn a_software_driver_is_used_only_by_the_name_of_its_interface() {
@@ -277,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn cuda_names_cards_of_nvidia_through_vulkan_too() {
-        let here = [RADEON, GEFORCE, AGAIN, SOFTWARE];
+    fn cuda_also_selects_nvidia_cards_through_vulkan() {
+        let here = [RADEON, GEFORCE, GEFORCE_DX12, SOFTWARE];
         assert_eq!(chosen(DeviceChoice::Cuda(None), &here), Some(1));
         assert_eq!(chosen(DeviceChoice::Cuda(Some(0)), &here), Some(1));
         assert_eq!(chosen(DeviceChoice::Cuda(Some(1)), &here), None);
@@ -286,9 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_is_there_through_cuda_is_meant_so() {
-        const CUDA: Traits = Traits { api: Api::Cuda, ..GEFORCE };
-        let here = [GEFORCE, RADEON, CUDA, AGAIN, SOFTWARE];
+    fn a_card_with_cuda_is_used_through_cuda() {
+        const CUDA: AdapterTraits = AdapterTraits { api: Api::Cuda, ..GEFORCE };
+        let here = [GEFORCE, RADEON, CUDA, GEFORCE_DX12, SOFTWARE];
         assert_eq!(chosen(DeviceChoice::Cuda(None), &here), Some(2));
         assert_eq!(chosen(DeviceChoice::Vulkan(None), &here), Some(0));
         let gpu = |index| chosen(DeviceChoice::Gpu(index), &here);
@@ -296,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_count_real_cards_each_once() {
-        let here = [GEFORCE, RADEON, AGAIN, SOFTWARE];
+    fn an_index_counts_each_real_card_once() {
+        let here = [GEFORCE, RADEON, GEFORCE_DX12, SOFTWARE];
         let gpu = |index| chosen(DeviceChoice::Gpu(index), &here);
         assert_eq!([None, Some(0), Some(1), Some(2)].map(gpu), [Some(0), Some(0), Some(1), None]);
         assert_eq!(chosen(DeviceChoice::Auto, &here), Some(0));

@@ -1,11 +1,11 @@
-//! A build without GPUs knows no device: the same names, and nothing behind them.
+//! The stand-in for [`gpus`](super) in a build without feature `gpu`: the same names, no devices.
 
 use super::{
     AvailableGpus, Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program,
     ReportCase, RuntimePool, Target, Unavailable, VerifiedPlan, report,
 };
 
-/// No GPU is ever opened.
+/// Cannot be constructed: no GPU is ever opened.
 #[derive(Clone, Debug)]
 pub enum Opened {}
 

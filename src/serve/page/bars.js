@@ -1,14 +1,14 @@
-// Bars of memory: what an account or a segment consists of, side by side.
+// Memory bars: the parts of an account or a segment, side by side.
 
 import { h, hideTip, number, s, showTip, size } from "./lib.js";
 
 const WIDTH = 1000;
 
-/** Colours of parts, as the classes of tensors have them; then greys. */
+/** Colours of parts: those of the tensor classes, then greys. */
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442"];
 const GREYS = ["#6b7782", "#98a3ad", "#4a545e", "#b7c0c8", "#7d8a96"];
 
-/** The colour of the part with this number. */
+/** The colour of a part by its index. */
 export function partColour(index) {
   return COLOURS[index] ?? GREYS[(index - COLOURS.length) % GREYS.length];
 }

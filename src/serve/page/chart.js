@@ -9,7 +9,7 @@ const BOTTOM = 24;
 const COLOURS = 7;
 const MAX_CIRCLES = 100; // of one run's evaluations
 
-/** The class of a run's colour; a dash tells apart those that share one. */
+/** The class of a run's colour; runs that share a colour differ by their dashes. */
 export function colourOf(index) {
   return index < COLOURS ? `c${index}` : `c${index % COLOURS} dashed`;
 }
@@ -20,7 +20,7 @@ export function chart({ title, height, large, zoom }) {
   const element = h("section", { class: large ? "chart large" : "chart" }, h("h3", {}, title), svg);
   let shown = null;
   let scale = null;
-  let from = null; // where a drag began
+  let from = null; // the start of a drag
 
   const local = (event) => event.clientX - svg.getBoundingClientRect().left;
   svg.addEventListener("pointerdown", (event) => {
@@ -126,7 +126,7 @@ function extent(lists, isLog) {
   return low <= high ? [low, high] : null;
 }
 
-/** Where most of the values are: a first loss or one spike must not flatten the rest. */
+/** The range of most values: the first loss or a spike must not flatten the rest. */
 function trimmedExtent(lists, isLog) {
   const all = lists.flatMap((list) => (list ?? []).filter((value) => value !== null && Number.isFinite(value) && !(isLog && value <= 0)));
   if (all.length < 50) return extent(lists, isLog);
@@ -134,7 +134,7 @@ function trimmedExtent(lists, isLog) {
   const at = (share) => all[Math.min(all.length - 1, Math.floor(share * all.length))];
   const [low, high] = [all[0], all[all.length - 1]];
   const cut = at(0.99);
-  // Only if the last hundredth is far away.
+  // Only if the last hundredth is far off.
   return [low, high - cut > 3 * (cut - low) ? cut + 0.2 * (cut - low) : high];
 }
 
@@ -238,7 +238,7 @@ function band(line, x, y, isShown) {
   return upper.length ? `M${upper.join("L")}L${lower.reverse().join("L")}Z` : "";
 }
 
-/** An exponential mean that begins without a bias; `weight` from 0 (none) to nearly 1. */
+/** An exponential mean with bias correction; `weight` from 0 (none) to nearly 1. */
 export function smoothed(values, weight) {
   if (!(weight > 0)) return values;
   let mean = 0;

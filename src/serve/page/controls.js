@@ -30,26 +30,26 @@ function nearest(values, value) {
   return best;
 }
 
-/** A slider with a field. `set(value, stops)` shows a value without telling anybody. */
+/** A slider with a field. `set(value, stops)` shows a value without calling listeners. */
 export function slider({ key, label, values, zero, change }) {
   let list = values;
   const range = h("input", { type: "range", min: 0, max: list.length - 1, step: 1, "aria-label": label });
   const field = h("input", { type: "number", min: zero ? 0 : 1, step: 1, "aria-label": label, id: `key-${key}` });
-  const told = (value) => {
+  const changed = (value) => {
     range.setAttribute("aria-valuetext", number(value));
     range.style.setProperty("--share", `${(100 * range.value) / Math.max(1, list.length - 1)}%`);
   };
   range.addEventListener("input", () => {
     const value = list[range.value];
     field.value = value;
-    told(value);
+    changed(value);
     change(key, value);
   });
   field.addEventListener("input", () => {
     const value = Number(field.value);
     if (!Number.isInteger(value) || value < (zero ? 0 : 1)) return;
     range.value = nearest(list, Math.max(value, 1e-9));
-    told(value);
+    changed(value);
     change(key, value);
   });
   const element = h("div", { class: "slider", data: { key } },
@@ -63,7 +63,7 @@ export function slider({ key, label, values, zero, change }) {
       }
       range.value = nearest(list, Math.max(value, 1e-9));
       if (field.value !== String(value) && document.activeElement !== field) field.value = value;
-      told(value);
+      changed(value);
     },
   };
 }
@@ -84,7 +84,7 @@ export function choice({ key, label, options, change }) {
   };
 }
 
-/** A few buttons of which one is pressed. */
+/** A group of buttons, one of them pressed. */
 export function segments({ label, options, change }) {
   const buttons = options.map(([value, text]) => h("button", { type: "button", "aria-pressed": "false", data: { value }, onclick: () => change(value) }, text));
   const element = h("div", { class: "segments", role: "group", "aria-label": label }, buttons);

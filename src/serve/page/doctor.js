@@ -1,4 +1,4 @@
-// The doctor: an error in, the diagnosis out, with a way into the planner.
+// The doctor: diagnoses an error, with a link to the planner.
 
 import { ask, command, failureBox, fill, h, number, size, start, t, takesDrops } from "./lib.js";
 import { bar, key, partColour } from "./bars.js";
@@ -6,7 +6,7 @@ import { DEFAULT_CARD } from "./planner.js";
 import { address } from "./state.js";
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
-// Kept while the page is open, so that a look at the planner loses nothing.
+// Kept while the page is open, so that switching to the planner loses nothing.
 const kept = { log: "", config: "", gpu: "", answer: null, file: null };
 
 /** Fills `main`. */
@@ -109,7 +109,7 @@ export function doctor(main) {
   };
 }
 
-/** The planner with the run that was inferred, and changes that it shows being applied. */
+/** A link to the planner with the inferred run, and with changes that it applies one by one. */
 function plannerLink({ keys, gpu, total_bytes: total }, changes) {
   if (!keys) return null;
   const found = gpu ?? cardOf(total);
@@ -120,7 +120,7 @@ function plannerLink({ keys, gpu, total_bytes: total }, changes) {
   return address("plan", then ? { ...state, then } : state);
 }
 
-/** The card whose memory is nearest to a log's; of those with the same, one that people have. */
+/** The card whose memory is nearest to that in a log; of equal ones, a common one. */
 function cardOf(total) {
   if (!total) return undefined;
   const away = ({ bytes }) => Math.round(Math.abs(bytes - total) / 2 ** 24); // logs have two digits of a GiB
@@ -129,7 +129,7 @@ function cardOf(total) {
   return near.toSorted((a, b) => away(a) - away(b) || rank(a) - rank(b))[0]?.name;
 }
 
-/** What the log's memory consists of, what was asked for, and what the card has. */
+/** The parts of the memory in the log, the failed request, and the card's memory. */
 function account({ account: found, facts }, texts) {
   const parts = (found?.parts ?? []).map(({ bytes }, index) => ({ name: texts.parts[index], bytes, colour: partColour(index) }));
   if (found) {
@@ -150,7 +150,7 @@ function account({ account: found, facts }, texts) {
     facts.total_bytes ? h("p", { class: "soft small" }, h("span", { class: "limitkey" }), t("card_has", { n: size(facts.total_bytes), s: size(sum) })) : null, key(parts));
 }
 
-/** The segments of a snapshot and who owns what is in them. */
+/** The segments of a snapshot and the owners of their blocks. */
 function segments(snapshot) {
   const names = snapshot.owners.map(({ name }) => name);
   const colours = new Map(names.map((name, index) => [name, partColour(index)]));

@@ -1,9 +1,9 @@
-// Small tools of the page: elements, words, numbers, requests. Text from anywhere else enters the
+// Helper functions of the page: elements, words, numbers, requests. Text from elsewhere enters the
 // page as text nodes only.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** What the server sent at the start: words, cards, presets. */
+/** The server's first response: words, cards, presets. */
 export const start = { words: {}, cards: [], presets: [], classes: [], languages: [], lang: "en" };
 
 /** An HTML element with properties, listeners (`onclick`) and children (text or elements). */
@@ -21,7 +21,7 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Children as one list: lists of lists are flattened, and nothing is left out. */
+/** Flattens nested lists of children, and drops `null` and `undefined`. */
 function listed(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined);
 }
@@ -67,7 +67,7 @@ export function size(bytes) {
   return `${number(bytes / factor, digits)} ${unit}`;
 }
 
-/** A time as people say it. */
+/** A duration in readable units. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   if (seconds < 60) return `${number(seconds, seconds < 10 ? 1 : 0)} s`;
@@ -76,7 +76,7 @@ export function duration(seconds) {
   return `${number(seconds / 86400, 1)} d`;
 }
 
-/** Something that went wrong, with a place and hints. */
+/** An error with a place and hints. */
 export class Failure extends Error {
   constructor(error) {
     super(error?.message ?? "no answer");
@@ -86,7 +86,7 @@ export class Failure extends Error {
   }
 }
 
-/** Asks the server; `body` makes it a POST. */
+/** Sends a request to the server; with `body` it is a POST. */
 export async function ask(path, body, signal) {
   const query = path.includes("?") ? "&" : "?";
   const options = { signal, headers: {} };
@@ -107,7 +107,7 @@ export async function ask(path, body, signal) {
   return document;
 }
 
-/** How a failure looks: what and where, then what helps. */
+/** The element for an error: message and place, then hints. */
 export function failureBox(error) {
   const place = error.place ? h("code", {}, error.place) : null;
   const hints = (error.hints ?? []).map((hint) => h("p", { class: "soft" }, hint));
@@ -126,7 +126,7 @@ export function toast(text) {
   toastTimer = setTimeout(() => element.classList.remove("shown"), 1600);
 }
 
-/** Copies a text. Without the clipboard's permission, through a selection. */
+/** Copies a text; through a selection if the clipboard is not permitted. */
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -145,7 +145,7 @@ export function copyButton(label, text, properties = {}) {
   return h("button", { type: "button", class: "quiet", ...properties, onclick: () => copy(text()) }, label);
 }
 
-/** A command line whose arguments are broken between, not within. */
+/** A command line that wraps between arguments, not within them. */
 export function argumentsOf(text) {
   return text.split(" ").flatMap((word, index) => [index > 0 ? " " : null, h("span", { class: "word" }, word)]);
 }
@@ -160,7 +160,7 @@ export function fill(element, ...children) {
   element.replaceChildren(...listed(children));
 }
 
-/** Shows `content` beside the pointer, inside the window. */
+/** Shows `content` next to the pointer, inside the window. */
 export function showTip(x, y, content) {
   const tip = document.getElementById("tip");
   fill(tip, content);

@@ -12,7 +12,7 @@ const modules = {
   runs: async () => (await import("./runs.js")).runs,
 };
 
-let shown = null; // the page, and what ends it
+let shown = null; // the current page, and the function that ends it
 let generation = 0;
 
 function stored(key, fallback) {
@@ -27,7 +27,7 @@ function store(key, value) {
   try {
     localStorage.setItem(`fitgpt-${key}`, value);
   } catch {
-    // A browser may keep nothing; then the choice holds until it is closed.
+    // Without storage the choice lasts until the page is closed.
   }
 }
 
@@ -36,7 +36,7 @@ function theme(choice) {
 }
 
 function tools() {
-  const languages = h("select", { "aria-label": t("language"), id: "language", onchange: (event) => speak(event.target.value) },
+  const languages = h("select", { "aria-label": t("language"), id: "language", onchange: (event) => setLanguage(event.target.value) },
     start.languages.map(({ code, name }) => h("option", { value: code, selected: code === start.lang }, name)));
   const themes = h("select", { "aria-label": t("theme"), id: "theme", onchange: (event) => {
     store("theme", event.target.value);
@@ -67,7 +67,7 @@ async function show({ page, parameters }) {
   shown = { name, ...module(main, parameters) };
 }
 
-async function speak(lang) {
+async function setLanguage(lang) {
   store("lang", lang);
   start.lang = lang;
   Object.assign(start, await ask("/api/start"));

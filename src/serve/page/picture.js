@@ -8,10 +8,10 @@ const BOTTOM = 62;
 const LEFT = 62;
 const RIGHT = 14;
 const GAP = 5; // between phases
-const NARROWEST = 78; // its label fits below it
-const REST = 90; // ms until tensors are asked for
+const NARROWEST = 78; // so that its label fits below it
+const REST = 90; // ms until tensors are requested
 
-/** A picture that `show` draws again. `request` returns the planner's state for questions. */
+/** A picture that `show` redraws. `request` returns the planner's state for requests. */
 export function picture(request) {
   const root = h("div", { class: "panels" });
   const panels = new Map();
@@ -207,11 +207,11 @@ function plot(engine, width, highest, ghost) {
   }
   for (const place of places) elements.push(...areas(place, y), ...caption(place, bottom));
 
-  // What is not tensors lies on top of the peak.
+  // The overhead is drawn on top of the peak.
   const peak = engine.needed_bytes - engine.overhead_bytes[1];
   const [low, high] = engine.overhead_bytes;
   if (high > 0) {
-    elements.push(s("rect", { x: LEFT, width: end - LEFT, y: y(peak + high), height: Math.max(1, y(peak + low) - y(peak + high)), class: "beside" }));
+    elements.push(s("rect", { x: LEFT, width: end - LEFT, y: y(peak + high), height: Math.max(1, y(peak + low) - y(peak + high)), class: "overhead" }));
   }
   elements.push(s("line", { x1: LEFT, x2: end, y1: y(peak), y2: y(peak), class: "peak" }));
   if (ghost && Math.abs(ghost - peak) > highest / 200) {
@@ -290,5 +290,5 @@ export function swatch(of) {
 /** The classes with their colours. */
 export function legend() {
   const items = start.classes.map((of) => h("li", {}, swatch(of), of.name));
-  return h("ul", { class: "legend" }, items, h("li", {}, s("svg", { class: "swatch", width: 11, height: 11, "aria-hidden": "true" }, s("rect", { width: 11, height: 11, class: "beside" })), t("beside")));
+  return h("ul", { class: "legend" }, items, h("li", {}, s("svg", { class: "swatch", width: 11, height: 11, "aria-hidden": "true" }, s("rect", { width: 11, height: 11, class: "overhead" })), t("overhead")));
 }

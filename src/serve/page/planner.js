@@ -7,7 +7,7 @@ import { go, note, packed, unpacked } from "./state.js";
 
 export const DEFAULT_CARD = "GeForce RTX 4070";
 const HERE = "here";
-const MAX_RANKS = 256; // as the server's
+const MAX_RANKS = 256; // as in the server
 const SLIDERS = {
   batch_size: () => stops(1, 128),
   gradient_accumulation_steps: () => stops(1, 1024),
@@ -46,7 +46,7 @@ export function planner(main, parameters) {
   const ranks = slider({ key: "ranks", label: t("key_ranks"), values: [1], change: (_, value) => {
     ghost = null;
     state.ranks = value;
-    // Ranks are FitGPT's: the command and the options are about it from now on.
+    // Only FitGPT supports ranks: the command and the options are for it from now on.
     if (value > 1) state.engine = "fitgpt";
     plan();
   } });
@@ -125,7 +125,7 @@ export function planner(main, parameters) {
     return Number(state.keys.batch_size ?? values.batch_size ?? 1) * Number(state.keys.gradient_accumulation_steps ?? values.gradient_accumulation_steps ?? 1);
   }
 
-  /** Overrides that are about the machine, not about the config. */
+  /** Overrides for the machine, not for the config. */
   function keptKeys() {
     return state.keys.memory_budget ? { memory_budget: state.keys.memory_budget } : {};
   }
@@ -153,7 +153,7 @@ export function planner(main, parameters) {
     plan();
   }
 
-  /** Asks for the plan of the last state. While one is asked for, later states wait as one. */
+  /** Requests the plan of the last state. During a request, later states are merged into one. */
   async function plan() {
     remember();
     if (asking) {
@@ -172,7 +172,7 @@ export function planner(main, parameters) {
       }
       if (ended) return;
       show();
-      // For whoever measures: from the question to the picture.
+      // For measurements: the time from the request to the picture.
       main.dataset.planMs = (performance.now() - began).toFixed(1);
       main.dataset.plans = String(Number(main.dataset.plans ?? 0) + 1);
     } while (isWaiting);
@@ -197,7 +197,7 @@ export function planner(main, parameters) {
       if (key in SLIDERS) field.set(Number(value), lists[key] ?? SLIDERS[key]());
       else field.set(value);
     }
-    // Every rank has as many micro-batches as the others.
+    // Every rank has the same number of micro-batches.
     ranks.set(state.ranks, divisors(Number(state.keys.gradient_accumulation_steps ?? values.gradient_accumulation_steps)).filter((count) => count <= MAX_RANKS));
     const batch = answer.effective_batch;
     product.textContent = `${number(batch.sequences)} × ${number(batch.tokens / batch.sequences)} = ${t("tokens", { n: number(batch.tokens) })}`;
@@ -258,7 +258,7 @@ export function planner(main, parameters) {
     note("plan", shown);
   }
 
-  /** A link may bring changes that are shown one after the other: first the run as it was. */
+  /** A link may have changes that are applied one after the other, starting with the original run. */
   async function begin(parameters) {
     const pending = parameters.get("then");
     state = read(parameters);
@@ -310,7 +310,7 @@ function request({ config, file, keys, gpu, ranks, engine }) {
   return { config, file, keys, engine, ranks, gpu: gpu === HERE ? null : gpu };
 }
 
-/** The state that an address holds. Anything may be in it: the server checks every key. */
+/** The state in an address. It is not trusted: the server checks every key. */
 function read(parameters) {
   const state = { config: "", file: "", keys: {}, gpu: DEFAULT_CARD, ranks: 1, engine: "torch" };
   const preset = start.presets.find(({ name }) => name === parameters.get("preset"));

@@ -1,4 +1,4 @@
-// Runs: what trains or has trained below the server's folders, live.
+// Runs below the server's folders, current and past, updated live.
 
 import { ask, command, copyButton, duration, failureBox, figure, fill, h, number, size, start, t } from "./lib.js";
 import { bar, key } from "./bars.js";
@@ -16,7 +16,7 @@ export function runs(main, parameters) {
   let range = null;
   let sampleAt = null;
   let ended = false;
-  let frame = 0; // in which the charts are drawn next
+  let frame = 0; // the frame in which the charts are redrawn
   const busy = new Set();
   const again = new Set();
 
@@ -97,7 +97,7 @@ export function runs(main, parameters) {
     else draw();
   }
 
-  /** Asks for a run's curves. A run that changes faster than it is answered waits as one. */
+  /** Requests a run's curves. Changes during a request are merged into one. */
   async function load(id) {
     if (busy.has(id)) {
       again.add(id);
@@ -136,7 +136,7 @@ export function runs(main, parameters) {
     remember();
   }
 
-  /** The charts alone, once a frame: smoothing is dragged. */
+  /** Redraws the charts alone, once per frame, because the smoothing slider is dragged. */
   function redraw() {
     if (frame) return;
     frame = requestAnimationFrame(() => {

@@ -1,15 +1,15 @@
-// The address holds what the page shows: `#/plan?gpu=…&batch_size=8`. A link shows the same.
+// The address has the state of the page: `#/plan?gpu=…&batch_size=8`. A link shows the same.
 
 const listeners = [];
 let writing = null;
 
-/** The page and its parameters, as the address says. */
+/** The page and its parameters, from the address. */
 export function route() {
   const [, path = "", query = ""] = /^#\/([a-z]*)\??(.*)$/.exec(location.hash) ?? [];
   return { page: path || "plan", parameters: new URLSearchParams(query) };
 }
 
-/** Where a page with these parameters is. */
+/** The address of a page with these parameters. */
 export function address(page, parameters = {}) {
   const query = new URLSearchParams(parameters).toString();
   return query ? `#/${page}?${query}` : `#/${page}`;
@@ -20,7 +20,7 @@ export function go(page, parameters = {}) {
   location.hash = address(page, parameters);
 }
 
-/** Notes the state of this page in the address, without a new entry in the history. */
+/** Stores the state of this page in the address, without a new entry in the history. */
 export function note(page, parameters) {
   clearTimeout(writing);
   // Browsers limit how often an address changes; a slider moves more often.
@@ -30,7 +30,7 @@ export function note(page, parameters) {
   }, 150);
 }
 
-/** Calls back when somebody follows a link or goes back. */
+/** Calls back when the user follows a link or goes back. */
 export function onRoute(listener) {
   listeners.push(listener);
 }
@@ -40,7 +40,7 @@ addEventListener("hashchange", () => {
   for (const listener of listeners) listener(route());
 });
 
-/** A text of any language as letters that an address keeps. */
+/** Encodes any text as letters that are allowed in an address. */
 export function packed(text) {
   const bytes = new TextEncoder().encode(text);
   let binary = "";
@@ -48,7 +48,7 @@ export function packed(text) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** And back; an address may hold anything, so nothing at all if it is not such a text. */
+/** Decodes such a text; empty if it is not one, since an address may have anything. */
 export function unpacked(text) {
   try {
     const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));

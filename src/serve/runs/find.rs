@@ -1,5 +1,5 @@
-//! Finds the runs below some folders. Links are not followed, and a large tree is not searched to
-//! its end.
+//! Finds the runs below some folders. Links are not followed, and the search of a large tree is
+//! limited.
 
 use std::{
     fs,
@@ -8,30 +8,30 @@ use std::{
 
 use super::id_of;
 
-/// Folders below a given one.
+/// How deep folders are searched.
 const MAX_DEPTH: usize = 4;
-/// Entries that are looked at.
+/// The most entries that are read.
 const MAX_ENTRIES: usize = 20_000;
 const MAX_RUNS: usize = 300;
 
 /// A folder with a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundRun {
     pub(super) id: String,
-    /// As the page calls it: the path below the given folder.
+    /// Its name on the page: the path below the given folder.
     pub(super) name: String,
     pub(super) folder: PathBuf,
 }
 
-impl Found {
+impl FoundRun {
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join("events.jsonl")
     }
 }
 
 /// The runs below `roots`, by name.
-pub(super) fn runs(roots: &[PathBuf]) -> Vec<Found> {
-    let mut search = Search { found: Vec::new(), entries: 0 };
+pub(super) fn runs(roots: &[PathBuf]) -> Vec<FoundRun> {
+    let mut search = RunSearch { found: Vec::new(), entries: 0 };
     for root in roots {
         search.visit(root, root, 0);
     }
@@ -41,16 +41,16 @@ pub(super) fn runs(roots: &[PathBuf]) -> Vec<Found> {
     found
 }
 
-struct Search {
-    found: Vec<Found>,
+struct RunSearch {
+    found: Vec<FoundRun>,
     entries: usize,
 }
 
-impl Search {
+impl RunSearch {
     fn visit(&mut self, root: &Path, folder: &Path, depth: usize) {
         let log = fs::symlink_metadata(folder.join("events.jsonl"));
         if log.is_ok_and(|log| log.is_file()) && self.found.len() < MAX_RUNS {
-            self.found.push(Found {
+            self.found.push(FoundRun {
                 id: id_of(folder),
                 name: name(root, folder),
                 folder: folder.to_owned(),
@@ -67,7 +67,7 @@ impl Search {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let is_other = name.starts_with('.') || matches!(&*name, "target" | "node_modules");
-            // Of a link this says that it is one.
+            // This is the type of the entry itself, so links to folders are skipped.
             if !is_other && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 self.visit(root, &entry.path(), depth + 1);
             }

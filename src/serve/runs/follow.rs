@@ -1,4 +1,4 @@
-//! One log, followed while it grows.
+//! Follows a log while it grows.
 
 use std::{
     fs::{File, OpenOptions},
@@ -7,38 +7,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::history::History;
+use super::history::RunHistory;
 use crate::os::{self, FileIdentity};
 
-/// A plan has a few kilobytes. A longer line is no event.
+/// A longer line is not an event: even a plan has only a few kilobytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
-/// The beginning of a log, which has its plan, and its end, which has its last steps.
+/// How much is read of the beginning of a log, which has its plan, and of its end, which has its
+/// last steps.
 const GLANCE_BYTES: u64 = 512 << 10;
 
-/// A log that is read as far as it has been written.
+/// A log and the position up to which it has been read.
 #[derive(Debug)]
 pub(super) struct Follower {
     path: PathBuf,
     identity: Option<FileIdentity>,
     position: u64,
-    lines: Lines,
-    pub(super) history: History,
+    lines: LogLineSplitter,
+    pub(super) history: RunHistory,
 }
 
 impl Follower {
     pub(super) fn new(path: PathBuf) -> Self {
-        let (lines, history) = (Lines::default(), History::default());
+        let (lines, history) = (LogLineSplitter::default(), RunHistory::default());
         Self { path, identity: None, position: 0, lines, history }
     }
 
-    /// Reads what is new, for at most `time`; whether everything was read.
+    /// Reads what is new, for at most `time`. Returns whether everything was read.
     pub(super) fn advance(&mut self, time: Duration) -> io::Result<bool> {
         let until = Instant::now() + time;
         let file = open(&self.path)?;
         let facts = file.metadata()?;
         let identity = os::file_identity(&facts);
-        // A resume cuts the log back: a new file with the same name, or a shorter one.
+        // A resumed run truncates the log: it is a new file with the same name, or a shorter one.
         if self.identity != Some(identity) || facts.len() < self.position {
             *self = Self::new(std::mem::take(&mut self.path));
             self.identity = Some(identity);
@@ -58,7 +59,7 @@ impl Follower {
         }
     }
 
-    /// Which part of the log was read.
+    /// The fraction of the log that was read.
     pub(super) fn share(&self) -> f64 {
         let bytes = std::fs::symlink_metadata(&self.path).map_or(0, |facts| facts.len());
         self.position as f64 / bytes.max(1) as f64
@@ -66,12 +67,12 @@ impl Follower {
 }
 
 /// The beginning and the end of the log at `path`: enough for a list of runs.
-pub(super) fn glance(path: &Path) -> io::Result<History> {
+pub(super) fn glance(path: &Path) -> io::Result<RunHistory> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
-    let mut history = History::default();
+    let mut history = RunHistory::default();
     let mut read = |from: u64, to: u64| -> io::Result<()> {
-        let mut lines = Lines { is_too_long: from > 0, ..Lines::default() }; // within a line
+        let mut lines = LogLineSplitter { is_too_long: from > 0, ..LogLineSplitter::default() }; // starts within a line
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut position = from;
         while position < to {
@@ -94,7 +95,7 @@ pub(super) fn glance(path: &Path) -> io::Result<History> {
     Ok(history.without_curves())
 }
 
-/// A regular file: links lead out of the folder.
+/// Opens a regular file. Links are refused, because they may lead out of the folder.
 fn open(path: &Path) -> io::Result<File> {
     let file = os::open_unfollowed(OpenOptions::new().read(true), path)?;
     if file.metadata()?.is_file() {
@@ -103,14 +104,14 @@ fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
-/// Splits bytes into lines. Of a line without an end only so much is held.
+/// Splits bytes into lines. Lines longer than [`MAX_LINE_BYTES`] are not kept.
 #[derive(Debug, Default)]
-struct Lines {
+struct LogLineSplitter {
     line: Vec<u8>,
     is_too_long: bool,
 }
 
-impl Lines {
+impl LogLineSplitter {
     fn push(&mut self, bytes: &[u8], mut visit: impl FnMut(&[u8])) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, is_ended) = match part.split_last() {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_followed_across_torn_lines_and_cuts() {
+    fn a_log_is_followed_across_partial_lines_and_truncation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut file = File::create(&path).unwrap();
@@ -168,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_not_held() {
-        let mut lines = Lines::default();
+    fn a_line_without_end_is_not_kept() {
+        let mut lines = LogLineSplitter::default();
         let mut seen = Vec::new();
         for _ in 0..64 {
             lines.push(&vec![b'x'; 1 << 16], |line| seen.push(line.len()));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glance_sees_the_plan_and_the_last_step() {
+    fn a_glance_reads_the_plan_and_the_last_step() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let plan = "{\"event\":\"plan\",\"step\":0,\"plan\":{\"arena_bytes\":7}}\n";

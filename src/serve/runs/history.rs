@@ -1,27 +1,27 @@
-//! What a run's log holds, in bounded memory.
+//! The contents of a run's log, in bounded memory.
 //!
-//! Steps are kept in buckets: one step each at first. When there are [`MAX_BUCKETS`], two neighbours
-//! become one, which keeps the least, the greatest and the mean of every quantity. So a log of any
-//! length takes a few megabytes, and a spike is never lost.
+//! Steps are kept in buckets, at first of one step each. When there are [`MAX_BUCKETS`], every two
+//! neighbours are merged into one, which keeps the minimum, the maximum and the mean of every
+//! quantity. So a log of any length takes a few megabytes, and a spike is never lost.
 
 use std::collections::VecDeque;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// More than the pixels of any screen, so that there is something to zoom into.
+/// More than the pixels of any screen, so that zooming in shows more.
 const MAX_BUCKETS: usize = 1 << 15;
 const MAX_EVALUATIONS: usize = 4096;
 const MAX_SAMPLES: usize = 100;
 const MAX_SAMPLE_BYTES: usize = 4096;
-/// Values and letters of a plan's part; a config has about a hundred values. More is not a plan.
+/// Limits of each kept part of a plan; a config has about a hundred values.
 const MAX_PLAN_VALUES: usize = 2000;
 const MAX_PLAN_TEXT_BYTES: usize = 64 << 10;
 
 /// The quantities of a step, as its event names them.
 const QUANTITIES: [&str; 6] = ["loss", "lr", "grad_norm", "ms", "tokens_per_s", "loss_scale"];
 
-/// One quantity over the steps of a bucket. Numbers that are not finite are left out.
+/// One quantity over the steps of a bucket, without numbers that are not finite.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     least: f32,
@@ -70,7 +70,7 @@ impl Bucket {
     }
 }
 
-/// A line of the log. Every field of every event is optional: a log may be of another version.
+/// A line of the log. Most fields are optional, because another version may have written the log.
 #[derive(Debug, Deserialize)]
 pub(super) struct LogLine {
     event: EventKind,
@@ -120,7 +120,7 @@ const PLAN_KEYS: [&str; 8] = [
 
 /// The log so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct RunHistory {
     buckets: Vec<Bucket>,
     steps_per_bucket: u32,
     evaluations: Vec<Value>,
@@ -131,16 +131,16 @@ pub(super) struct History {
     pub(super) last_loss: Option<f64>,
     pub(super) last_val_loss: Option<f64>,
     pub(super) checkpoint_step: Option<u64>,
-    /// Why the run ended, unless it went on after that.
+    /// Why the run ended, unless it continued after that.
     pub(super) ended: Option<String>,
-    /// Of the time that the run has taken since it began or was resumed.
+    /// The duration of the run since it was started or resumed.
     pub(super) seconds: Option<f64>,
-    /// Mean over the last steps, recent ones counting more.
+    /// Exponential moving average over the last steps.
     pub(super) step_ms: Option<f64>,
     pub(super) tokens_per_s: Option<f64>,
 }
 
-/// A range of steps, and how finely it is shown.
+/// A range of steps, and how many points show it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resolution {
     /// The first step.
@@ -151,8 +151,8 @@ pub(crate) struct Resolution {
     pub(crate) points: usize,
 }
 
-impl History {
-    /// Adds what one line says. A line that is no event is left out.
+impl RunHistory {
+    /// Adds one line. A line that is not an event is ignored.
     pub(super) fn add(&mut self, line: &[u8]) {
         let Ok(line) = serde_json::from_slice::<LogLine>(line) else { return };
         if line.event != EventKind::End {
@@ -230,7 +230,7 @@ impl History {
         self.buckets.push(bucket);
     }
 
-    /// The quantities of the steps of a range, in at most so many points.
+    /// The quantities of the steps of a range, with at most `resolution.points` points.
     pub(super) fn series(&self, resolution: Resolution) -> Value {
         let Resolution { from, to, points } = resolution;
         let is_shown = |bucket: &&Bucket| bucket.last_step >= from && bucket.first_step <= to;
@@ -259,7 +259,7 @@ impl History {
         json!({ "series": series, "first_step": first, "last_step": self.last_step })
     }
 
-    /// Keeps what a list of runs shows, and no curves.
+    /// Keeps only what a list of runs shows.
     pub(super) fn without_curves(self) -> Self {
         Self { buckets: Vec::new(), evaluations: Vec::new(), samples: VecDeque::new(), ..self }
     }
@@ -275,7 +275,7 @@ impl History {
     }
 }
 
-/// Every `count` neighbours as one.
+/// Merges every `count` neighbours into one.
 fn merged(buckets: &[Bucket], count: usize) -> Vec<Bucket> {
     let merge = |group: &[Bucket]| {
         let mut all = group[0];
@@ -285,7 +285,7 @@ fn merged(buckets: &[Bucket], count: usize) -> Vec<Bucket> {
     buckets.chunks(count.max(1)).map(merge).collect()
 }
 
-/// Whether a value of a log is of a size that a plan has: it is kept for every run.
+/// Whether a value of a log is small enough to be kept for every run.
 fn is_small(value: &Value) -> bool {
     let (mut values, mut text_bytes) = (0, 0);
     let mut left = vec![value];
@@ -307,7 +307,7 @@ fn is_small(value: &Value) -> bool {
     true
 }
 
-/// The beginning of a text, without control characters that are no layout.
+/// The beginning of a text, without control characters except line breaks and tabs.
 fn cut(text: &str, bytes: usize) -> String {
     let end = text.floor_char_boundary(bytes);
     text[..end].chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_million_steps_stay_bounded_and_keep_their_spike() {
-        let mut history = History::default();
+        let mut history = RunHistory::default();
         for n in 0..1_000_000 {
             history.add(&step(n, if n == 777_777 { 99.0 } else { 2.0 }));
         }
@@ -343,8 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_shown_as_finely_as_it_is_held() {
-        let mut history = History::default();
+    fn a_range_is_shown_at_full_resolution() {
+        let mut history = RunHistory::default();
         (0..1000).for_each(|n| history.add(&step(n, n as f64)));
         let series = history.series(Resolution { from: 10, to: 14, points: 100 });
         assert_eq!(series["series"]["step"], json!([10, 11, 12, 13, 14]));
@@ -354,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_the_end_unless_the_run_goes_on() {
-        let mut history = History::default();
+    fn an_end_counts_unless_the_run_continues() {
+        let mut history = RunHistory::default();
         history.add(br#"{"event":"end","step":3,"reason":"interrupted","seconds":1.0}"#);
         assert_eq!(history.ended.as_deref(), Some("interrupted"));
         history.add(&step(3, 1.0));
@@ -363,8 +363,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_is_too_large_to_be_one_is_not_kept() {
-        let mut history = History::default();
+    fn an_oversized_plan_is_not_kept() {
+        let mut history = RunHistory::default();
         let plan = |config: Value| {
             json!({ "event": "plan", "step": 0, "plan": { "config": config, "arena_bytes": 7 } })
                 .to_string()
@@ -382,8 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lines_are_left_out_or_cut() {
-        let mut history = History::default();
+    fn hostile_lines_are_ignored_or_cut() {
+        let mut history = RunHistory::default();
         for line in [&b"{"[..], b"[]", b"{\"event\":\"step\"}", b"\xff\xfe", b""] {
             history.add(line);
         }

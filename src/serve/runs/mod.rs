@@ -1,7 +1,7 @@
-//! The runs that the page shows: found below the given folders, listed at a glance, followed when
-//! somebody looks.
+//! The runs that the page shows: found below the given folders, summarised for the list, and
+//! followed when a page shows them.
 //!
-//! A run has an id made of its path. Nobody can name a folder that was not found here.
+//! A run's id is a hash of its path, so a request cannot name a folder that was not found here.
 
 mod find;
 mod follow;
@@ -19,50 +19,50 @@ use serde_json::{Value, json};
 
 pub(crate) use self::history::Resolution;
 use self::{
-    find::Found,
+    find::FoundRun,
     follow::{Follower, glance},
-    history::History,
+    history::RunHistory,
 };
 use crate::{os, words::names};
 
-/// How long the list of folders counts as new.
-const FIND_AGAIN: Duration = Duration::from_secs(5);
-/// How long the state of the runs counts as new.
-const LOOK_AGAIN: Duration = Duration::from_millis(400);
-/// Logs that are held at a time.
+/// How long the list of folders stays valid.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the state of the runs stays valid.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(400);
+/// The most logs that are followed at a time.
 const MAX_FOLLOWED: usize = 12;
-/// How long one look at all runs may read logs. The next one goes on with the others.
-const LOOKING_TIME: Duration = Duration::from_millis(500);
-/// How long one request may read a log. The next one goes on.
+/// How long one refresh of all runs may read logs. The next one continues with the others.
+const REFRESH_TIME: Duration = Duration::from_millis(500);
+/// How long one request may read a log. The next one continues.
 const READING_TIME: Duration = Duration::from_secs(2);
-/// A log without an end that has not grown for so long belongs to a run that was killed, on systems
-/// that do not tell who writes it.
+/// On systems that do not report which process writes a log: a run whose log has not grown for this
+/// long and has no end was killed.
 const SILENCE: Duration = Duration::from_mins(10);
 
 /// Every run below some folders.
 #[derive(Debug)]
 pub(crate) struct Runs {
     roots: Vec<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<RunsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    found: Vec<Found>,
+struct RunsState {
+    found: Vec<FoundRun>,
     found_at: Option<Instant>,
-    looked_at: Option<Instant>,
-    /// The run that the next look begins with, in the order of `found`.
-    next_look: usize,
-    summaries: HashMap<String, Summary>,
-    followed: Vec<(String, Arc<Mutex<Follower>>)>, // the last used is the last
+    refreshed_at: Option<Instant>,
+    /// The run that the next refresh starts with, in the order of `found`.
+    next_refresh: usize,
+    summaries: HashMap<String, RunSummary>,
+    followed: Vec<(String, Arc<Mutex<Follower>>)>, // most recently used last
 }
 
-/// What a list of runs shows.
+/// A run in the list.
 #[derive(Clone, Debug)]
-struct Summary {
+struct RunSummary {
     bytes: u64,
     modified: Option<SystemTime>,
-    history: Arc<History>,
+    history: Arc<RunHistory>,
     document: Value,
 }
 
@@ -77,7 +77,7 @@ impl Runs {
         &self.roots
     }
 
-    /// Looks at all runs, unless that was done just now, and lists them.
+    /// Lists all runs, after a refresh if the last one is old.
     pub(crate) fn list(&self) -> Vec<Value> {
         let mut state = self.lock();
         self.refresh(&mut state);
@@ -115,29 +115,29 @@ impl Runs {
         process_of(&state.found.iter().find(|run| run.id == id)?.folder)
     }
 
-    /// The id that the run in `folder` has or will have. It is looked for at once.
+    /// The id of the run in `folder`, which may not exist yet. The next request searches for it.
     pub(crate) fn id_of(&self, folder: &Path) -> String {
         self.lock().found_at = None;
         id_of(folder)
     }
 
-    fn refresh(&self, state: &mut State) {
+    fn refresh(&self, state: &mut RunsState) {
         let is_old = |at: Option<Instant>, age| at.is_none_or(|at| at.elapsed() > age);
-        if is_old(state.found_at, FIND_AGAIN) {
+        if is_old(state.found_at, SEARCH_INTERVAL) {
             state.found = find::runs(&self.roots);
             state.found_at = Some(Instant::now());
-            let State { found, summaries, followed, .. } = state;
+            let RunsState { found, summaries, followed, .. } = state;
             let is_there = |id: &str| found.iter().any(|run| run.id == id);
             summaries.retain(|id, _| is_there(id));
             followed.retain(|(id, _)| is_there(id));
         }
-        if is_old(state.looked_at, LOOK_AGAIN) {
-            let until = Instant::now() + LOOKING_TIME;
+        if is_old(state.refreshed_at, REFRESH_INTERVAL) {
+            let until = Instant::now() + REFRESH_TIME;
             let count = state.found.len();
             for n in 0..count {
-                let index = (state.next_look + n) % count;
+                let index = (state.next_refresh + n) % count;
                 if Instant::now() > until {
-                    state.next_look = index;
+                    state.next_refresh = index;
                     break;
                 }
                 let run = state.found[index].clone();
@@ -146,25 +146,25 @@ impl Runs {
                     state.summaries.insert(run.id, summary);
                 }
             }
-            state.looked_at = Some(Instant::now());
+            state.refreshed_at = Some(Instant::now());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RunsState> {
         lock(&self.state)
     }
 }
 
-/// What a panicking thread left is at worst old.
+/// Ignores poisoning: the state that a panicking thread left is at worst outdated.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The follower of a run. The one that was not used for longest is dropped.
-fn followed(state: &mut State, run: &Found) -> Arc<Mutex<Follower>> {
-    let place = state.followed.iter().position(|(id, _)| *id == run.id);
-    let entry = match place {
-        Some(place) => state.followed.remove(place),
+/// The follower of a run. Drops the least recently used one if there are too many.
+fn followed(state: &mut RunsState, run: &FoundRun) -> Arc<Mutex<Follower>> {
+    let index = state.followed.iter().position(|(id, _)| *id == run.id);
+    let entry = match index {
+        Some(index) => state.followed.remove(index),
         None => (run.id.clone(), Arc::new(Mutex::new(Follower::new(run.log())))),
     };
     let follower = Arc::clone(&entry.1);
@@ -175,8 +175,8 @@ fn followed(state: &mut State, run: &Found) -> Arc<Mutex<Follower>> {
     follower
 }
 
-/// A look at a run; a log that has not changed is not read again.
-fn summary(run: &Found, last: Option<Summary>) -> Option<Summary> {
+/// Summarises a run. A log that has not changed is not read again.
+fn summary(run: &FoundRun, last: Option<RunSummary>) -> Option<RunSummary> {
     let log = run.log();
     let facts = std::fs::symlink_metadata(&log).ok()?;
     let (bytes, modified) = (facts.len(), facts.modified().ok());
@@ -211,11 +211,11 @@ fn summary(run: &Found, last: Option<Summary>) -> Option<Summary> {
         "log_bytes": bytes,
         "run_id": history.run_id,
     });
-    Some(Summary { bytes, modified, history, document })
+    Some(RunSummary { bytes, modified, history, document })
 }
 
-/// How a run is doing, from its log and from the process that writes it.
-fn state(history: &History, process: Option<u32>, modified: Option<SystemTime>) -> &'static str {
+/// The state of a run, from its log and from the process that writes it.
+fn state(history: &RunHistory, process: Option<u32>, modified: Option<SystemTime>) -> &'static str {
     match history.ended.as_deref() {
         Some("done") => return "done",
         Some("interrupted") => return "interrupted",
@@ -224,12 +224,12 @@ fn state(history: &History, process: Option<u32>, modified: Option<SystemTime>) 
         None => {}
     }
     let is_silent = modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > SILENCE);
-    // Linux tells which process writes the log.
+    // Linux reports which process writes the log.
     let is_gone = process.is_none() && (cfg!(target_os = "linux") || is_silent);
     if is_gone { "stopped" } else { "training" }
 }
 
-/// The process that trains in `folder`. Its lock names it, and it holds the log open.
+/// The process that trains in `folder`: the lock names it, and it has the log open.
 fn process_of(folder: &Path) -> Option<u32> {
     let text = os::read_text(&folder.join(".lock"), 32).ok()?;
     let pid = text.trim().parse().ok()?;
@@ -237,7 +237,7 @@ fn process_of(folder: &Path) -> Option<u32> {
     (held == folder.join("events.jsonl")).then_some(pid)
 }
 
-/// The id of the run in `folder`, whose path has no links.
+/// The id of the run in `folder`, a path without links.
 pub(super) fn id_of(folder: &Path) -> String {
     // The keys of this hasher are the same in every process of one version.
     let mut hasher = DefaultHasher::new();

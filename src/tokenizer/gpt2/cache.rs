@@ -1,7 +1,7 @@
-//! The tokens of words that were seen lately, in tables that do not grow.
+//! A cache of the tokens of recent words, in tables of fixed size.
 //!
-//! A word's hash names one slot, and the latest word takes it: no chains, nothing to evict. A
-//! word that collides is merged again, which costs time and changes nothing.
+//! A word's hash selects one slot, and the latest word replaces the one before: no chains and no
+//! eviction. A word that was replaced is merged again, which only costs time.
 
 /// The longest word of the small table; its length is the key's last byte.
 pub(super) const SMALL_BYTES: usize = 15;
@@ -11,7 +11,7 @@ const SMALL_IDS: usize = 7;
 pub(super) const LARGE_BYTES: usize = 96;
 const LARGE_IDS: usize = 31;
 
-/// A word of at most [`SMALL_BYTES`] bytes: 32 bytes, two of them in a line of the cache.
+/// A word of at most [`SMALL_BYTES`] bytes: 32 bytes, so that a cache line holds two.
 #[derive(Clone, Copy, Debug)]
 struct Small {
     key: u128,
@@ -22,13 +22,13 @@ struct Small {
 /// A word of at most [`LARGE_BYTES`] bytes.
 #[derive(Clone, Copy, Debug)]
 struct Large {
-    word: [u8; LARGE_BYTES], // zeros behind its end
+    word: [u8; LARGE_BYTES], // padded with zeros
     len: u8,
     n_ids: u8,
     ids: [u16; LARGE_IDS],
 }
 
-/// How many of the short words are looked up first: 32 KiB, which stay close to the core.
+/// Short words that are looked up first: 32 KiB, which stay in the core's first cache.
 const N_HOT: usize = 1 << 10;
 
 /// All tables.
@@ -68,7 +68,7 @@ impl SmallKey {
 }
 
 impl WordCache {
-    /// Empty tables of these numbers of words, which are powers of two.
+    /// Empty tables with space for these numbers of words, which are powers of two.
     pub(super) fn new(n_small: usize, n_large: usize) -> Self {
         assert!(n_small.is_power_of_two() && n_large.is_power_of_two());
         let small = Small { key: 0, ids: [0; SMALL_IDS], n_ids: 0 };
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_the_word_wherever_it_is_in_a_text() {
+    fn a_key_does_not_depend_on_the_position_in_a_text() {
         let text = b"abc abcd\0 a text that goes on";
         let key = |at, end| SmallKey::of(text, at, end).0;
         assert_eq!(key(0, 3), key(4, 7));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_keeps_the_latest_word_and_never_answers_for_another() {
+    fn a_slot_keeps_the_latest_word_and_never_matches_another() {
         let mut cache = WordCache::new(1, 1);
         let mut ids = Vec::new();
         let key = |word: &[u8]| SmallKey::of(word, 0, word.len());

@@ -1,11 +1,11 @@
-//! The classes of characters that GPT-2's pattern knows: `\p{L}`, `\p{N}`, `\s`, and the rest.
+//! The character classes of GPT-2's pattern: `\p{L}`, `\p{N}`, `\s`, and the rest.
 //!
-//! The ranges come from `regex-syntax`, the crate whose tables tiktoken's regular expressions
-//! read, so that both follow one version of Unicode.
+//! The ranges come from `regex-syntax`, the crate whose tables tiktoken's regular expressions use,
+//! so that both follow the same version of Unicode.
 
 use regex_syntax::hir::{Class as ParsedClass, HirKind};
 
-/// What GPT-2's pattern can tell of a character.
+/// The class of a character in GPT-2's pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CharClass {
@@ -22,14 +22,14 @@ pub(crate) enum CharClass {
 const CLASSES: [CharClass; 4] =
     [CharClass::Other, CharClass::Space, CharClass::Number, CharClass::Letter];
 
-/// Two bits a character, and a table of bytes for ASCII.
+/// Two bits per character, and a table of bytes for ASCII.
 #[derive(Debug)]
 pub(super) struct CharClasses {
     of_byte: [u8; 256],
     of_character: Box<[u8]>,
 }
 
-/// In the table of bytes: the character has more bytes.
+/// In the table of bytes: the character has several bytes.
 const SEVERAL_BYTES: u8 = 4;
 
 impl CharClasses {
@@ -65,7 +65,7 @@ impl CharClasses {
         usize::from(self.of_character[character / 4] >> (character % 4 * 2) & 3)
     }
 
-    /// The class and the length of the character that begins at `at`.
+    /// The class and the length of the character that starts at `at`.
     #[inline]
     pub(super) fn at(&self, text: &[u8], at: usize) -> (CharClass, usize) {
         let first = text[at];
@@ -77,7 +77,7 @@ impl CharClasses {
         (CLASSES[self.bits(character)], len)
     }
 
-    /// The end of the run of one class that begins at `at`.
+    /// The end of the run of one class that starts at `at`.
     #[inline]
     pub(super) fn run(&self, text: &[u8], mut at: usize, class: CharClass) -> usize {
         while let Some(&byte) = text.get(at) {
@@ -98,7 +98,7 @@ impl CharClasses {
     }
 }
 
-/// The character of several bytes at `at`, and how many they are. `text` is UTF-8.
+/// The character of several bytes at `at`, and its length. `text` is UTF-8.
 #[inline]
 fn decode(text: &[u8], at: usize) -> (usize, usize) {
     let low = |i: usize| usize::from(text[at + i] & 0x3f);

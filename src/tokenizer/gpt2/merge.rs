@@ -1,16 +1,16 @@
-//! GPT-2's tokens, and which two of them make a third.
+//! GPT-2's tokens and merges.
 
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
 };
 
-/// Two ids a merge; merge i makes token 256 + i. `tools/gpt2_merges.py` wrote it.
+/// Two ids per merge; merge i makes token 256 + i. Written by `tools/gpt2_merges.py`.
 static MERGES: &[u8] = include_bytes!("merges.bin");
 
 const N_BYTES: usize = 256;
 
-/// The result of looking up two tokens that make none.
+/// The result of looking up two tokens that do not merge.
 pub(super) const NONE: u16 = u16::MAX;
 
 /// Words up to this length are merged in arrays on the stack.
@@ -19,7 +19,7 @@ pub(super) const SHORT_BYTES: usize = 64;
 /// The tokens and their merges. A token's id is its rank: lower ones are merged first.
 #[derive(Debug)]
 pub(super) struct Merges {
-    /// The bytes of all tokens, and where each begins.
+    /// The bytes of all tokens, and the offset of each.
     bytes: Box<[u8]>,
     starts: Box<[u32]>,
     id_of_byte: [u16; N_BYTES],
@@ -32,7 +32,7 @@ pub(super) struct Merges {
     neighbours: Box<[u64]>,
 }
 
-/// Slots of the table of pairs: less than two thirds are taken.
+/// Slots of the table of pairs: less than two thirds are used.
 const PAIR_BITS: u32 = 18;
 const NO_PAIR: u32 = u32::MAX;
 
@@ -71,8 +71,8 @@ impl Merges {
             if let &[left, right] = token {
                 of_bytes[pair_of_bytes(left, right)] = id as u16;
             }
-            // As tiktoken: any two tokens that spell a token make it, not only the two that it
-            // was made of.
+            // As in tiktoken, any two tokens that spell a token merge into it, not only the two
+            // that it was made from.
             for at in 1..token.len() {
                 let (left, right) = token.split_at(at);
                 if let (Some(&left), Some(&right)) = (ids.get(left), ids.get(right)) {
@@ -98,15 +98,15 @@ impl Merges {
         }
     }
 
-    /// The bytes of a token, if there is such a token. The end of a document has none here.
+    /// The bytes of a token, if it exists. The end-of-text token is not included here.
     pub(super) fn bytes_of(&self, id: u32) -> Option<&[u8]> {
         let id = id as usize;
         let (start, end) = (self.starts.get(id)?, self.starts.get(id + 1)?);
         Some(&self.bytes[*start as usize..*end as usize])
     }
 
-    /// Whether some token holds these two bytes next to each other. If none does, what is before
-    /// and what is behind are merged independently.
+    /// Whether some token contains these two bytes next to each other. If none does, the text
+    /// before and after this point is merged independently.
     #[inline]
     pub(super) fn are_neighbours(&self, left: u8, right: u8) -> bool {
         let index = pair_of_bytes(left, right);
@@ -127,8 +127,8 @@ impl Merges {
         }
     }
 
-    /// Appends the tokens of one word: of all neighbours the two that make the lowest token are
-    /// merged, the leftmost first, until none make one.
+    /// Appends the tokens of one word: repeatedly merges the neighbours that make the lowest token,
+    /// the leftmost first, until none merge.
     pub(super) fn encode(&self, word: &[u8], ids: &mut Vec<u16>) {
         if word.len() <= SHORT_BYTES {
             self.encode_short(word, ids);
@@ -137,7 +137,7 @@ impl Merges {
         }
     }
 
-    /// Looks through all pairs for each merge: the fastest while they are few.
+    /// Searches all pairs for each merge, which is fastest for short words.
     fn encode_short(&self, word: &[u8], ids: &mut Vec<u16>) {
         let mut parts = [0_u16; SHORT_BYTES];
         let mut pairs = [NONE; SHORT_BYTES]; // what part i and i + 1 make
@@ -190,7 +190,7 @@ impl Merges {
         }
         while let Some(Reverse((pair, at))) = heap.pop() {
             let (left, right) = (at as usize, next[at as usize] as usize);
-            // One of the two may have become another token since, or part of one.
+            // One of the two may have been merged since.
             if right >= n || parts[left] == GONE || self.merge(parts[left], parts[right]) != pair {
                 continue;
             }
@@ -227,7 +227,7 @@ fn is_printable(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The printable character for a byte: its own, or one from U+0100 on.
+/// The printable character for a byte: its own, or one from U+0100.
 pub(super) fn character_of_byte(byte: u8) -> char {
     if is_printable(byte) {
         return char::from(byte);
@@ -259,7 +259,7 @@ mod tests {
         for id in 0..50_256_u32 {
             let bytes = merges.bytes_of(id).unwrap();
             assert_eq!(bytes, tiktoken.decode_bytes(&[id]).unwrap());
-            // tiktoken looks whole words up first; this is why there is no need to.
+            // tiktoken looks up whole words first; this shows that it is not needed.
             let mut ids = Vec::new();
             merges.encode(bytes, &mut ids);
             assert_eq!(ids.iter().map(|&id| u32::from(id)).collect::<Vec<_>>(), [id]);

@@ -1,10 +1,10 @@
-//! GPT-2's byte pairs: the tokens that tiktoken gives, many times faster.
+//! GPT-2's BPE: the same tokens as tiktoken, many times faster.
 //!
 //! Text is split into words by hand-written rules over bytes ([`split`]), and a word's tokens are
 //! looked up in a cache of fixed size ([`cache`]) or merged by rank ([`merge`]). The tables are
-//! made on first use, in about 20 ms, and shared: 3 MiB. An [`Encoder`] holds 3 MiB more. Nothing
-//! grows with the text but its tokens; only merging a word of more than 64 bytes takes some 30
-//! bytes for each of its own meanwhile.
+//! made on first use, in about 20 ms, and shared: 3 MiB. An [`Encoder`] takes 3 MiB more. Only the
+//! tokens grow with the text; merging a word of more than 64 bytes temporarily takes about 30 bytes
+//! per byte.
 
 mod cache;
 mod classes;
@@ -25,7 +25,7 @@ use super::{END_OF_TEXT, END_OF_TEXT_SPELLING};
 const N_SMALL: usize = 1 << 16;
 const N_LARGE: usize = 1 << 12;
 
-/// And in one that reads a prompt.
+/// Words in the tables of an encoder for a prompt.
 const N_SMALL_OF_PROMPT: usize = 1 << 6;
 const N_LARGE_OF_PROMPT: usize = 1;
 
@@ -80,7 +80,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// One for much text.
+    /// An encoder for much text.
     pub fn new() -> Self {
         Self::with_words(N_SMALL, N_LARGE)
     }
@@ -116,8 +116,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the tokens of a longer word: of each part of it that no token reaches out of.
-    /// Chinese, written without spaces, has such parts of one character or a few.
+    /// Appends the tokens of a longer word, split into parts that no token crosses. Chinese,
+    /// written without spaces, has such parts of one or a few characters.
     fn long(&mut self, merges: &Merges, text: &[u8], at: usize, end: usize, ids: &mut Vec<u16>) {
         let mut start = at;
         for cut in at + 1..=end {

@@ -1,17 +1,17 @@
-//! GPT-2's words: what its regular expression finds, without one.
+//! Splits text into GPT-2's words, as its regular expression does, by hand-written rules.
 //!
 //! ```text
 //! '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
 //! ```
 //!
-//! A word is a contraction, or a run of one class of characters with at most one space before
-//! it. White space before a word is a separate word, less its last character: that one is the
-//! space of the next word, or else a word by itself.
+//! A word is a contraction, or a run of one class of characters with at most one space before it.
+//! White space before a word is a separate word without its last character, which is the space of
+//! the next word, or else a separate word.
 
 use super::classes::{CharClass, CharClasses};
 
 impl CharClasses {
-    /// The end of the word that begins at `at`, before the end of `text`, which is UTF-8.
+    /// The end of the word that starts at `at`, which is before the end of `text`. `text` is UTF-8.
     #[inline]
     pub(super) fn word_end(&self, text: &[u8], at: usize) -> usize {
         let (class, len) = self.at(text, at);
@@ -46,7 +46,7 @@ impl CharClasses {
     }
 }
 
-/// How many letters after an apostrophe make a contraction; 0 if none do.
+/// How many letters after an apostrophe form a contraction; 0 if none do.
 fn contraction(after: &[u8]) -> usize {
     match after {
         [b's' | b'd' | b'm' | b't', ..] => 1,

@@ -1,4 +1,4 @@
-//! The tokens are tiktoken's, whatever the text.
+//! Compares the tokens with tiktoken's, for any text.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn tiktoken(text: &str) -> Vec<u32> {
     tiktoken_rs::r50k_base_singleton().encode_ordinary(text)
 }
 
-/// One encoder for many texts, so that its tables are used, overwritten and hit.
+/// Uses one encoder for many texts, so that its tables have hits and replacements.
 fn assert_equal<'a>(encoder: &mut Encoder, texts: impl IntoIterator<Item = &'a str>) {
     for text in texts {
         let mut ids = Vec::new();
@@ -19,7 +19,7 @@ fn assert_equal<'a>(encoder: &mut Encoder, texts: impl IntoIterator<Item = &'a s
     }
 }
 
-/// Characters that the pattern or the merges treat in a particular manner.
+/// Characters that the pattern or the merges treat specially.
 fn snippet() -> impl Strategy<Value = String> {
     let common = "[a-z]{1,9}| [a-zA-Z]{1,12}|'(s|t|re|ve|m|ll|d|S|LL)?|[ ]{1,20}|[\\n\\t\\r]{1,3}";
     prop_oneof![

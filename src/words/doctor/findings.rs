@@ -6,7 +6,7 @@ use fitgpt_doctor::{
 use fitgpt_plan::config::ConfigError;
 
 use super::size;
-use crate::words::{Lang, errors::Spoken as _, lang};
+use crate::words::{Lang, errors::Translate as _, lang};
 
 messages! {
     probably(text) { en: "probably: {text}", zh: "很可能：{text}", ja: "おそらく: {text}", de: "wahrscheinlich: {text}" }
@@ -474,7 +474,7 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         }
         Cause::SharedMemory { .. } => shared_unsized(),
         Cause::InvalidConfig { message, key, .. } => match (refused, message, key) {
-            (Some(error), _, _) => invalid_config(error.spoken()),
+            (Some(error), _, _) => invalid_config(error.translate()),
             (None, Some(message), _) => invalid_config(message),
             (None, None, key) => refused_key(key.clone().unwrap_or_else(unknown)),
         },

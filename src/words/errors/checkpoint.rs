@@ -2,7 +2,7 @@
 
 use fitgpt_exec::BackendError;
 
-use super::{Spoken, io};
+use super::{Translate, io};
 use crate::checkpoint::CheckpointError;
 
 messages! {
@@ -18,6 +18,13 @@ messages! {
     missing(path) {
         en: "no checkpoint: there is no `{path}`", zh: "没有检查点：`{path}` 不存在", ja: "チェックポイントがありません: `{path}` が存在しません", de: "kein Checkpoint: es gibt kein `{path}`",
     }
+    /// What to do about a missing checkpoint.
+    train_first() {
+        en: "name the folder of a run, or train one with `fitgpt train --out_dir=FOLDER`",
+        zh: "请指定已有训练的文件夹，或用 `fitgpt train --out_dir=FOLDER` 训练一个",
+        ja: "実行のフォルダを指定するか、`fitgpt train --out_dir=FOLDER` で学習してください",
+        de: "den Ordner eines Laufs angeben oder mit `fitgpt train --out_dir=FOLDER` einen trainieren",
+    }
     saved(path, source) {
         en: "cannot read `{path}`: {source}", zh: "无法读取 `{path}`：{source}", ja: "`{path}` を読めません: {source}", de: "`{path}` ist nicht lesbar: {source}",
     }
@@ -28,7 +35,7 @@ messages! {
         de: "`{path}` ist keine safetensors-Datei: {source}",
     }
     header_length(path, found_bytes, most_bytes) {
-        en: "`{path}` is not a safetensors file: its header says {found_bytes} bytes, at most {most_bytes} are possible",
+        en: "`{path}` is not a safetensors file: its header claims {found_bytes} bytes, at most {most_bytes} are possible",
         zh: "`{path}` 不是 safetensors 文件：文件头声明 {found_bytes} 字节，最多只可能有 {most_bytes} 字节",
         ja: "`{path}` は safetensors ファイルではありません: ヘッダには {found_bytes} バイトとありますが、最大でも {most_bytes} バイトです",
         de: "`{path}` ist keine safetensors-Datei: der Header nennt {found_bytes} Byte, möglich sind höchstens {most_bytes}",
@@ -49,10 +56,10 @@ messages! {
         en: "`{path}` is damaged: it has no checksum", zh: "`{path}` 已损坏：没有校验和", ja: "`{path}` は壊れています: チェックサムがありません", de: "`{path}` ist beschädigt: die Prüfsumme fehlt",
     }
     changed(path) {
-        en: "`{path}` is not the file that was saved: its length or checksum is not the one in `manifest.json`",
+        en: "`{path}` is not the file that was saved: its length or checksum differs from `manifest.json`",
         zh: "`{path}` 不是当初保存的文件：其长度或校验和与 `manifest.json` 中的不符",
         ja: "`{path}` は保存されたファイルではありません: 長さかチェックサムが `manifest.json` と一致しません",
-        de: "`{path}` ist nicht die gespeicherte Datei: Länge oder Prüfsumme ist nicht die in `manifest.json`",
+        de: "`{path}` ist nicht die gespeicherte Datei: Länge oder Prüfsumme weicht von `manifest.json` ab",
     }
     not_finite(tensor) {
         en: "`{tensor}` is not finite: the checkpoint was not saved",
@@ -102,9 +109,9 @@ messages! {
         ja: "`{first}` と `{second}` は別々の保存のものです: {first_id} と {second_id}",
         de: "`{first}` und `{second}` stammen aus verschiedenen Speichervorgängen: {first_id} und {second_id}",
     }
-    no_save_id() { en: "no save id", zh: "没有保存编号", ja: "保存 id なし", de: "keine Speicher-ID" }
+    no_save_id() { en: "no save id", zh: "没有保存编号", ja: "保存 ID なし", de: "keine Speicher-ID" }
     json(path, source) {
-        en: "cannot parse `{path}`: {source}", zh: "无法解析 `{path}`：{source}", ja: "`{path}` を解釈できません: {source}", de: "`{path}` ist nicht zu verstehen: {source}",
+        en: "cannot parse `{path}`: {source}", zh: "无法解析 `{path}`：{source}", ja: "`{path}` を解釈できません: {source}", de: "`{path}` ist nicht als JSON lesbar: {source}",
     }
     family(path, source) {
         en: "`{path}` describes a model that is not supported: {source}",
@@ -122,11 +129,11 @@ messages! {
         en: "`{path}` may name only files in its own folder, found `{name}`",
         zh: "`{path}` 只能列出同一文件夹中的文件，却有 `{name}`",
         ja: "`{path}` には同じフォルダのファイルだけを書けますが、`{name}` があります",
-        de: "`{path}` sollte Dateien des eigenen Ordners nennen, gefunden: `{name}`",
+        de: "`{path}` darf nur Dateien des eigenen Ordners nennen, gefunden: `{name}`",
     }
     not_in_shard(path, tensor, index) {
-        en: "`{path}` has no tensor `{tensor}`, which `{index}` says it has",
-        zh: "`{path}` 中没有张量 `{tensor}`，而 `{index}` 说有",
+        en: "`{path}` has no tensor `{tensor}`, although `{index}` lists it there",
+        zh: "`{path}` 中没有张量 `{tensor}`，而 `{index}` 中列有它",
         ja: "`{index}` によれば `{path}` にあるはずのテンソル `{tensor}` がありません",
         de: "`{path}` hat keinen Tensor `{tensor}`, den `{index}` dort angibt",
     }
@@ -146,7 +153,7 @@ messages! {
         en: "the training state cannot be stored: {source}", zh: "无法保存训练状态：{source}", ja: "学習の状態を保存できません: {source}", de: "der Trainingszustand lässt sich nicht speichern: {source}",
     }
     document_changed(place, written, back) {
-        en: "the training state changes when it is stored: `{place}` is {written}, comes back as {back}",
+        en: "the training state changes when it is stored: `{place}` is {written} and is read back as {back}",
         zh: "训练状态保存后会改变：`{place}` 是 {written}，读回来是 {back}",
         ja: "学習の状態が保存で変わってしまいます: `{place}` は {written} ですが、読み戻すと {back} になります",
         de: "der Trainingszustand übersteht das Speichern nicht: `{place}` ist {written} und kommt als {back} zurück",
@@ -156,14 +163,14 @@ messages! {
     }
 }
 
-impl Spoken for CheckpointError {
-    fn spoken(&self) -> String {
+impl Translate for CheckpointError {
+    fn translate(&self) -> String {
         match self {
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::InUse { dir, pid: Some(pid) } => in_use_by(dir.display(), pid),
             Self::InUse { dir, pid: None } => in_use(dir.display()),
             Self::Missing { path } => missing(path.display()),
-            Self::Saved { path, source } => saved(path.display(), source.spoken()),
+            Self::Saved { path, source } => saved(path.display(), source.translate()),
             Self::Header { path, source } => header(path.display(), source),
             Self::HeaderLength { path, found_bytes, most_bytes } => {
                 header_length(path.display(), found_bytes, most_bytes)
@@ -209,15 +216,15 @@ impl Spoken for CheckpointError {
                 too_few_tensors(path.display(), tensors, layers)
             }
             Self::StoredTwice { path, tensor } => stored_twice(tensor, path.display()),
-            Self::Family { path, source } => family(path.display(), source.spoken()),
-            Self::Config { path, source } => family(path.display(), source.spoken()),
+            Self::Family { path, source } => family(path.display(), source.translate()),
+            Self::Config { path, source } => family(path.display(), source.translate()),
             Self::Document { source } => document(source),
             Self::DocumentChanged { place, written, back } => {
                 document_changed(place, written, back)
             }
             Self::Store { tensor, source } => {
                 let backend = source.downcast_ref::<BackendError>();
-                store(tensor, backend.map_or_else(|| source.to_string(), Spoken::spoken))
+                store(tensor, backend.map_or_else(|| source.to_string(), Translate::translate))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use fitgpt_plan::config::{ConfigError, FamilyRule, Location, ValueKind, ValueRange};
 
-use super::{Spoken, python};
+use super::{Translate, python};
 
 messages! {
     /// The place of a command-line override.
@@ -153,9 +153,9 @@ pub(crate) fn place(place: &Location) -> String {
     Location { source, ..place.clone() }.to_string()
 }
 
-impl Spoken for ConfigError {
+impl Translate for ConfigError {
     /// Without the place, which is shown separately.
-    fn spoken(&self) -> String {
+    fn translate(&self) -> String {
         match self {
             Self::Python { reason, .. } => python::reason(reason),
             Self::UnknownKey { key, nearest: Some(near), .. } => unknown_key_near(key, near),

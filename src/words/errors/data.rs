@@ -7,7 +7,7 @@ use crate::{
     tokenizer::TokenizerError,
 };
 
-use super::{Spoken, io};
+use super::{Translate, io};
 
 messages! {
     no_dataset(dataset, folders, prepare) {
@@ -16,7 +16,7 @@ messages! {
         ja: "データセット `{dataset}` が見つかりません。フォルダ {folders} がありません。`{prepare}` で作成できます",
         de: "es gibt keinen Datensatz `{dataset}`: kein Ordner {folders}; `{prepare}` legt ihn an",
     }
-    /// Below it.
+    /// Below `no_dataset`.
     prepare_reads() {
         en: "`prepare` reads text, JSONL, Parquet, folders and stdin; the comments of the presets in `config/` say where their text comes from",
         zh: "`prepare` 可读取文本、JSONL、Parquet、文件夹和标准输入；`config/` 中各预设的注释说明了文本的来源",
@@ -59,7 +59,7 @@ messages! {
         de: "`{path}` endet innerhalb des Headers von 1024 Byte, nach {bytes}",
     }
     shard_version(path, magic, version) {
-        en: "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1 (16-bit tokens) and 20240801 of version 7 (32-bit) can be read",
+        en: "`{path}` is a shard with magic number {magic}, version {version}; only 20240520 version 1 (16-bit tokens) and 20240801 version 7 (32-bit) are supported",
         zh: "`{path}` 是魔数为 {magic}、版本为 {version} 的分片；只能读取魔数 20240520、版本 1（16 位 token）和魔数 20240801、版本 7（32 位）",
         ja: "`{path}` はマジックナンバー {magic}、バージョン {version} のシャードです。読めるのは 20240520 のバージョン 1（16 ビットトークン）と 20240801 のバージョン 7（32 ビット）だけです",
         de: "`{path}` ist ein Shard mit Magic {magic} in Version {version}; lesbar sind nur 20240520 in Version 1 (16-Bit-Tokens) und 20240801 in Version 7 (32 Bit)",
@@ -83,7 +83,7 @@ messages! {
         de: "`{path}` hatte beim Öffnen {tokens} Tokens und endet jetzt vor Token {end}",
     }
     meta_too_large(path, bytes, limit) {
-        en: "`{path}` has {bytes} bytes, more than the {limit} that a vocabulary can need",
+        en: "`{path}` has {bytes} bytes; a vocabulary needs at most {limit}",
         zh: "`{path}` 有 {bytes} 字节，超过了词表最多需要的 {limit} 字节",
         ja: "`{path}` は {bytes} バイトあり、語彙に必要な上限 {limit} バイトを超えています",
         de: "`{path}` hat {bytes} Byte, mehr als die {limit}, die ein Vokabular brauchen kann",
@@ -100,9 +100,9 @@ messages! {
 
     code(opcode, offset) {
         en: "it would run code, which is not allowed (opcode `{opcode}` at byte {offset})",
-        zh: "它要求执行代码，这里不会执行（第 {offset} 字节的操作码 `{opcode}`）",
-        ja: "コードの実行を要求していますが、実行しません（バイト {offset} のオペコード `{opcode}`）",
-        de: "sie will Code ausführen, was hier nicht geschieht (Opcode `{opcode}` bei Byte {offset})",
+        zh: "它会执行代码，这里不允许（第 {offset} 字节的操作码 `{opcode}`）",
+        ja: "コードを実行しようとしますが、許可されていません（バイト {offset} のオペコード `{opcode}`）",
+        de: "sie würde Code ausführen, was nicht erlaubt ist (Opcode `{opcode}` bei Byte {offset})",
     }
     global(global, offset) {
         en: "it refers to `{global}`, which is not allowed (at byte {offset})",
@@ -135,10 +135,10 @@ messages! {
         de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
     }
     too_large(offset) {
-        en: "it has more values than this reader supports (at byte {offset})",
-        zh: "其中的值太多，无法区分（第 {offset} 字节处）",
-        ja: "値が多すぎて区別できません（バイト {offset}）",
-        de: "sie enthält mehr Werte, als dieser Leser unterscheiden kann (bei Byte {offset})",
+        en: "it has more values than are supported (at byte {offset})",
+        zh: "其中的值超出了可读取的数量（第 {offset} 字节处）",
+        ja: "値が多すぎて読み取れません（バイト {offset}）",
+        de: "sie enthält zu viele Werte (bei Byte {offset})",
     }
     cannot_read(error) {
         en: "it cannot be read: {error}", zh: "无法读取：{error}", ja: "読み取れません: {error}", de: "sie ist nicht lesbar: {error}",
@@ -191,7 +191,7 @@ messages! {
         de: "das Vokabular hat kein `{character}` (Zeichen {position} des Textes)",
     }
     not_an_id(word) {
-        en: "the vocabulary is unknown, so text must be token ids, and `{word}` is not one",
+        en: "the vocabulary is unknown, so text must be given as token ids, and `{word}` is not one",
         zh: "词表未知，因此文本要写成 token id，而 `{word}` 不是 id",
         ja: "語彙が不明なため、テキストはトークン id で指定しますが、`{word}` は id ではありません",
         de: "das Vokabular ist unbekannt, Text wird daher als Token-IDs angegeben, und `{word}` ist keine",
@@ -218,8 +218,8 @@ pub(crate) fn hints(error: &DataError) -> Vec<String> {
     }
 }
 
-impl Spoken for DataError {
-    fn spoken(&self) -> String {
+impl Translate for DataError {
+    fn translate(&self) -> String {
         match self {
             Self::NoDataset { dataset, looked_at } => {
                 let folder = |path: &std::path::PathBuf| format!("`{}`", path.display());
@@ -250,14 +250,14 @@ impl Spoken for DataError {
             Self::MetaTooLarge { path, bytes, limit } => {
                 meta_too_large(path.display(), bytes, limit)
             }
-            Self::Pickle { path, source } => unreadable(path.display(), source.spoken()),
-            Self::Meta { path, source } => not_a_vocabulary(path.display(), source.spoken()),
+            Self::Pickle { path, source } => unreadable(path.display(), source.translate()),
+            Self::Meta { path, source } => not_a_vocabulary(path.display(), source.translate()),
         }
     }
 }
 
-impl Spoken for PickleError {
-    fn spoken(&self) -> String {
+impl Translate for PickleError {
+    fn translate(&self) -> String {
         match self {
             Self::Code { opcode, offset } => code(opcode, offset),
             Self::Global { global: name, offset } => global(name, offset),
@@ -272,8 +272,8 @@ impl Spoken for PickleError {
     }
 }
 
-impl Spoken for MetaError {
-    fn spoken(&self) -> String {
+impl Translate for MetaError {
+    fn translate(&self) -> String {
         match self {
             Self::NotADict { found } => not_a_dict(found),
             Self::NoKey { key } => no_key(key),
@@ -285,8 +285,8 @@ impl Spoken for MetaError {
     }
 }
 
-impl Spoken for TokenizerError {
-    fn spoken(&self) -> String {
+impl Translate for TokenizerError {
+    fn translate(&self) -> String {
         match self {
             Self::UnknownCharacter { character, position } => {
                 unknown_character(character.escape_debug(), position)

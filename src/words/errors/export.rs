@@ -1,6 +1,6 @@
 //! Why nothing was exported.
 
-use super::{Spoken, io};
+use super::{Translate, io};
 use crate::export::{ExportError, TokenizerGap};
 
 messages! {
@@ -11,9 +11,9 @@ messages! {
         de: "`{path}` gibt es schon; `--overwrite` ersetzt es",
     }
     holds_run(path) {
-        en: "`{path}` holds a run; export to another folder",
-        zh: "`{path}` 中有训练；请导出到另一个文件夹",
-        ja: "`{path}` には学習があります。別のフォルダに書き出してください",
+        en: "`{path}` contains a training run; export to another folder",
+        zh: "`{path}` 是训练的输出文件夹；请导出到另一个文件夹",
+        ja: "`{path}` は学習の出力フォルダです。別のフォルダに書き出してください",
         de: "`{path}` enthält einen Lauf; in einen anderen Ordner exportieren",
     }
     no_tokenizer(folder, kind) {
@@ -44,17 +44,17 @@ messages! {
         de: "nanoGPT kann den Zustand des Optimierers `{name}` nicht halten",
     }
     rope_scaling() {
-        en: "GGUF has `rope_scaling` of type `llama3` for the families `llama` and `mistral` alone",
+        en: "GGUF supports `rope_scaling` of type `llama3` only for the families `llama` and `mistral`",
         zh: "GGUF 只对 `llama` 和 `mistral` 系列支持 `llama3` 类型的 `rope_scaling`",
-        ja: "GGUF の `llama3` の `rope_scaling` は `llama` 系と `mistral` 系だけのものです",
+        ja: "GGUF が `llama3` 型の `rope_scaling` に対応するのは `llama` 系と `mistral` 系だけです",
         de: "GGUF kennt `rope_scaling` der Art `llama3` nur für die Familien `llama` und `mistral`",
     }
 }
 
-impl Spoken for ExportError {
-    fn spoken(&self) -> String {
+impl Translate for ExportError {
+    fn translate(&self) -> String {
         match self {
-            Self::Checkpoint { source } => source.spoken(),
+            Self::Checkpoint { source } => source.translate(),
             Self::Exists { path } => exists(path.display()),
             Self::HoldsRun { path } => holds_run(path.display()),
             Self::Io { action, path, source } => io::failed(*action, path, source),
@@ -68,7 +68,7 @@ impl Spoken for ExportError {
             }
             Self::Family { family: name } => family(name),
             Self::Optimizer { name } => optimizer(name),
-            Self::Config(source) => source.spoken(),
+            Self::Config(source) => source.translate(),
             Self::RopeScaling => rope_scaling(),
         }
     }

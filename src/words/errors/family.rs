@@ -2,7 +2,7 @@
 
 use fitgpt_plan::family::{Family, FamilyError, Requirement};
 
-use super::Spoken;
+use super::Translate;
 
 messages! {
     not_an_object() { en: "it should be a JSON object", zh: "它应是一个 JSON 对象", ja: "JSON オブジェクトではありません", de: "es sollte ein JSON-Objekt sein" }
@@ -32,8 +32,8 @@ messages! {
     at_least_block(block) { en: "at least `block_size` {block}", zh: "至少为 `block_size` {block}", ja: "`block_size` {block} 以上", de: "mindestens `block_size` {block}" }
 }
 
-impl Spoken for FamilyError {
-    fn spoken(&self) -> String {
+impl Translate for FamilyError {
+    fn translate(&self) -> String {
         match self {
             Self::NotAnObject => not_an_object(),
             Self::ModelType { found } => {
@@ -50,6 +50,7 @@ fn claim(claim: Requirement) -> String {
         Requirement::Is(value) | Requirement::Kind(value) => value.to_owned(),
         Requirement::Either(first, second) => either(first, second),
         Requirement::Within(least, most) => within(least, most),
+        Requirement::UpTo(most) => within("1", most),
         Requirement::Divides(key) => divides(key),
         Requirement::Even => even(),
         Requirement::Positive => positive(),

@@ -1,6 +1,6 @@
 //! Why something was not downloaded, and what to do.
 
-use super::{Spoken, io};
+use super::{Translate, io};
 use crate::hub::HubError;
 
 messages! {
@@ -8,44 +8,44 @@ messages! {
     not_in_cache(repo) { en: "`{repo}` is not in the cache, and `HF_HUB_OFFLINE` is set" }
     file_not_in_cache(repo, path) { en: "`{repo}`: `{path}` is not in the cache, and `HF_HUB_OFFLINE` is set" }
     unreachable(url, reason) { en: "cannot reach `{url}`: {reason}" }
-    unauthorized(repo) { en: "the hub does not know `{repo}`, or it is private and the token may not read it (401)" }
-    no_token(repo) { en: "the hub does not know `{repo}`, or it is private and there is no token (401)" }
+    unauthorized(repo) { en: "`{repo}` is not on the hub, or it is private and the token may not read it (401)" }
+    no_token(repo) { en: "`{repo}` is not on the hub, or it is private and there is no token (401)" }
     forbidden(repo, reason) { en: "`{repo}` may not be read (403): {reason}" }
     not_found(repo, what) { en: "`{repo}` has no `{what}` (404)" }
-    too_many_requests(attempts) { en: "the hub limits requests (429), also after {attempts} attempts" }
-    status(url, status) { en: "`{url}` answered with status {status}" }
-    bad_answer(url, reason) { en: "`{url}` gave an answer that cannot be used: {reason}" }
+    too_many_requests(attempts) { en: "the hub still refuses requests as too many (429) after {attempts} attempts" }
+    status(url, status) { en: "`{url}` returned status {status}" }
+    bad_response(url, reason) { en: "`{url}` returned a response that cannot be used: {reason}" }
     broken_off(path, bytes, total_bytes, attempts) {
-        en: "the download of `{path}` ended at byte {bytes} of {total_bytes}; {attempts} attempts brought no more",
+        en: "the download of `{path}` stopped at byte {bytes} of {total_bytes}, after {attempts} attempts",
     }
     wrong_hash(path, found, expected) {
-        en: "`{path}` arrived damaged twice: its hash is {found}, and should be {expected}",
+        en: "`{path}` was damaged in two downloads: its hash is {found}, expected {expected}",
     }
-    no_files(repo, pattern, revision) { en: "`{repo}` has no files like `{pattern}` at `{revision}`" }
+    no_files(repo, pattern, revision) { en: "`{repo}` has no files that match `{pattern}` at `{revision}`" }
     no_sample(dataset, sample, samples) { en: "`{dataset}` has no sample `{sample}`; it has {samples}" }
     too_little_disk(need_bytes, folder, free_bytes) {
         en: "{need_bytes} bytes are needed on the disk of `{folder}`, {free_bytes} are free",
     }
-    stopped() { en: "stopped; the downloaded part is kept, and the same command continues" }
+    stopped() { en: "stopped; the downloaded part is kept, and the same command resumes the download" }
     set_a_token() {
         en: "make a token at https://huggingface.co/settings/tokens and set `HF_TOKEN`, or run `hf auth login`",
     }
     accept_terms(repo) {
         en: "open https://huggingface.co/datasets/{repo} (or https://huggingface.co/{repo} for a model), accept its terms, and use a token of that account in `HF_TOKEN`",
     }
-    try_later() { en: "try again later; what was downloaded stays and is not asked for again. A token (`HF_TOKEN`) raises the limit" }
+    try_later() { en: "try again later; the downloaded part is kept, and a token (`HF_TOKEN`) raises the limit of requests" }
     check_network() {
-        en: "is there a network? `HF_ENDPOINT` names another hub, `HTTPS_PROXY` a proxy, `SSL_CERT_FILE` certificates; `HF_HUB_OFFLINE=1` uses what is in the cache",
+        en: "check the network; `HF_ENDPOINT` sets another hub, `HTTPS_PROXY` a proxy, `SSL_CERT_FILE` certificates; `HF_HUB_OFFLINE=1` uses only the cache",
     }
-    unset_offline() { en: "unset `HF_HUB_OFFLINE`, or set `HF_HOME` to the folder that has it" }
+    unset_offline() { en: "unset `HF_HUB_OFFLINE`, or set `HF_HOME` to the cache that has it" }
     smaller_or_elsewhere() {
         en: "`--files N` takes fewer files; `HF_HOME` moves the cache, `--out` the dataset, to another disk",
     }
-    build_with_hub() { en: "build it with `--features hub`, or download with `hf download` and name the files" }
+    build_with_hub() { en: "build with `--features hub`, or download with `hf download` and pass the files" }
 }
 
-impl Spoken for HubError {
-    fn spoken(&self) -> String {
+impl Translate for HubError {
+    fn translate(&self) -> String {
         match self {
             Self::NotBuilt => not_built(),
             Self::NotInCache { repo, path: None } => not_in_cache(repo),
@@ -57,7 +57,7 @@ impl Spoken for HubError {
             Self::NotFound { repo, what } => not_found(repo, what),
             Self::TooManyRequests { attempts } => too_many_requests(attempts),
             Self::Status { url, status: code } => status(url, code),
-            Self::BadAnswer { url, reason } => bad_answer(url, reason),
+            Self::BadResponse { url, reason } => bad_response(url, reason),
             Self::BrokenOff { path, bytes, total_bytes, attempts } => {
                 broken_off(path, bytes, total_bytes, attempts)
             }
@@ -89,7 +89,7 @@ pub(crate) fn hint(error: &HubError) -> Option<String> {
         | HubError::WrongHash { .. } => try_later(),
         HubError::TooLittleDisk { .. } => smaller_or_elsewhere(),
         HubError::NotFound { .. }
-        | HubError::BadAnswer { .. }
+        | HubError::BadResponse { .. }
         | HubError::NoFiles { .. }
         | HubError::NoSample { .. }
         | HubError::Io { .. }

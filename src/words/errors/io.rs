@@ -1,4 +1,4 @@
-//! What the operating system refused. Its own words stay as it says them.
+//! File operations that the operating system refused. Its own error texts are not translated.
 
 use std::{fmt::Display, path::Path};
 
@@ -42,7 +42,7 @@ messages! {
         en: "cannot make the folder `{path}`: {source}", zh: "无法创建文件夹 `{path}`：{source}", ja: "フォルダ `{path}` を作成できません: {source}", de: "der Ordner `{path}` lässt sich nicht anlegen: {source}",
     }
     not_utf8() { en: "it is not UTF-8", zh: "不是 UTF-8 文本", ja: "UTF-8 ではありません", de: "es ist kein UTF-8" }
-    /// Ctrl-C could not be listened to.
+    /// No handler for Ctrl-C could be installed.
     no_signals(source) {
         en: "cannot handle signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "Signale lassen sich nicht abfangen: {source}",
     }

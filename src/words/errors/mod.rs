@@ -1,4 +1,4 @@
-//! What went wrong, in the language of the process.
+//! Errors, in the language of the process.
 //!
 //! An error's `Display` is English, for logs and other programs. Here every variant has a message;
 //! a variant without one does not compile.
@@ -19,9 +19,9 @@ pub(crate) mod run;
 mod tests;
 
 /// An error with a translated message.
-pub(crate) trait Spoken {
+pub(crate) trait Translate {
     /// The message, without the place, which is shown separately.
-    fn spoken(&self) -> String;
+    fn translate(&self) -> String;
 }
 
 /// Every message about an error.

@@ -1,7 +1,7 @@
 //! Why a nanoGPT folder could not be patched.
 
-use super::{Spoken, io};
-use crate::patch::{PatchError, SyntaxSlip};
+use super::{Translate, io};
+use crate::patch::{PatchError, SyntaxFault};
 
 messages! {
     not_python(file, line, what) {
@@ -11,13 +11,13 @@ messages! {
         de: "`{file}` ist nicht als Python lesbar: Zeile {line} hat {what}",
     }
     open_bracket() {
-        en: "an unclosed bracket", zh: "未闭合的括号", ja: "閉じられていない括弧", de: "eine Klammer, die nichts schließt",
+        en: "an unclosed bracket", zh: "未闭合的括号", ja: "閉じられていない括弧", de: "eine nicht geschlossene Klammer",
     }
     stray_bracket() {
-        en: "an unmatched closing bracket", zh: "多余的右括号", ja: "対応する開き括弧のない括弧", de: "eine Klammer, die nichts geöffnet hat",
+        en: "an unmatched closing bracket", zh: "多余的右括号", ja: "対応する開き括弧のない括弧", de: "eine überzählige schließende Klammer",
     }
     open_string() {
-        en: "an unclosed string", zh: "未闭合的字符串", ja: "閉じられていない文字列", de: "eine Zeichenkette, die nichts schließt",
+        en: "an unclosed string", zh: "未闭合的字符串", ja: "閉じられていない文字列", de: "eine nicht geschlossene Zeichenkette",
     }
     no_such_patch(name) {
         en: "there is no patch `{name}`", zh: "没有名为 `{name}` 的补丁", ja: "`{name}` というパッチはありません", de: "es gibt keinen Patch `{name}`",
@@ -26,14 +26,14 @@ messages! {
     there_are(names) { en: "available: {names}", zh: "可用的有 {names}", ja: "使えるのは {names} です", de: "es gibt {names}" }
 }
 
-impl Spoken for PatchError {
-    fn spoken(&self) -> String {
+impl Translate for PatchError {
+    fn translate(&self) -> String {
         match self {
             Self::NotPython { file, line, what } => {
                 let what = match what {
-                    SyntaxSlip::OpenBracket => open_bracket(),
-                    SyntaxSlip::StrayBracket => stray_bracket(),
-                    SyntaxSlip::OpenString => open_string(),
+                    SyntaxFault::OpenBracket => open_bracket(),
+                    SyntaxFault::StrayBracket => stray_bracket(),
+                    SyntaxFault::OpenString => open_string(),
                 };
                 not_python(file, line, what)
             }

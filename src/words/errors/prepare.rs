@@ -1,20 +1,20 @@
 //! Why no dataset was written.
 
-use super::{Spoken, io};
+use super::{Translate, io};
 use crate::{
     formats::parquet::ParquetError,
-    prepare::{DiskNeed, EXTENSIONS, JsonKind, PrepareError, Share, file_name},
+    prepare::{DiskNeed, EXTENSIONS, HeldOut, JsonKind, PrepareError, file_name},
 };
 
 messages! {
     no_input() {
-        en: "no input: name files, folders, or `-` for standard input",
+        en: "no input: give files, folders, or `-` for standard input",
         zh: "没有指定文本：请给出文件、文件夹，或用 `-` 表示标准输入",
         ja: "テキストが指定されていません。ファイル、フォルダ、または標準入力を表す `-` を指定してください",
         de: "kein Text angegeben: Dateien, Ordner oder `-` für die Standardeingabe nennen",
     }
     stdin_twice() {
-        en: "standard input is named twice", zh: "标准输入被指定了两次", ja: "標準入力が 2 回指定されています", de: "die Standardeingabe ist zweimal genannt",
+        en: "standard input is given twice", zh: "标准输入被指定了两次", ja: "標準入力が 2 回指定されています", de: "die Standardeingabe ist zweimal genannt",
     }
     no_match(pattern) {
         en: "no file matches `{pattern}`", zh: "没有文件匹配 `{pattern}`", ja: "`{pattern}` に一致するファイルがありません", de: "keine Datei passt zu `{pattern}`",
@@ -60,13 +60,13 @@ messages! {
         en: "about {usual} and at most {most} bytes", zh: "约 {usual}、最多 {most} 字节", ja: "約 {usual}、最大 {most} バイト", de: "etwa {usual} und höchstens {most} Bytes",
     }
     not_utf8(path, offset) {
-        en: "`{path}` is not UTF-8 text: byte {offset}; `--lossy` replaces such bytes",
+        en: "`{path}` is not valid UTF-8 at byte {offset}; `--lossy` replaces invalid bytes",
         zh: "`{path}` 不是 UTF-8 文本：第 {offset} 字节；`--lossy` 会替换这类字节",
         ja: "`{path}` は UTF-8 テキストではありません: バイト {offset}。`--lossy` でそのようなバイトを置き換えられます",
         de: "`{path}` ist kein UTF-8-Text: Byte {offset}; `--lossy` ersetzt solche Bytes",
     }
     row_not_utf8(path, row) {
-        en: "row {row} of `{path}` is not UTF-8 text; `--lossy` replaces such bytes",
+        en: "row {row} of `{path}` is not valid UTF-8; `--lossy` replaces invalid bytes",
         zh: "`{path}` 第 {row} 行不是 UTF-8 文本；`--lossy` 会替换这类字节",
         ja: "`{path}` の {row} 行目は UTF-8 テキストではありません。`--lossy` でそのようなバイトを置き換えられます",
         de: "Zeile {row} von `{path}` ist kein UTF-8-Text; `--lossy` ersetzt solche Bytes",
@@ -78,20 +78,20 @@ messages! {
         en: "{reason} at byte {offset}", zh: "{reason}（第 {offset} 字节）", ja: "{reason}（バイト {offset}）", de: "{reason} bei Byte {offset}",
     }
     not_parquet() {
-        en: "it does not begin and end as a Parquet file", zh: "开头和结尾不是 Parquet 文件的格式", ja: "先頭と末尾が Parquet ファイルの形式ではありません", de: "sie beginnt und endet nicht wie eine Parquet-Datei",
+        en: "it is not a Parquet file", zh: "它不是 Parquet 文件", ja: "Parquet ファイルではありません", de: "sie ist keine Parquet-Datei",
     }
     encrypted() { en: "it is encrypted", zh: "文件已加密", ja: "暗号化されています", de: "sie ist verschlüsselt" }
     damaged(offset) {
         en: "it is damaged at byte {offset}", zh: "第 {offset} 字节处已损坏", ja: "バイト {offset} で破損しています", de: "sie ist bei Byte {offset} beschädigt",
     }
     no_column(column, columns) {
-        en: "it has no column `{column}`; its columns are {columns}: `--column` names another",
+        en: "it has no column `{column}`; choose one of {columns} with `--column`",
         zh: "没有列 `{column}`；现有的列是 {columns}：可用 `--column` 指定",
         ja: "列 `{column}` がありません。あるのは {columns} です。`--column` で指定できます",
         de: "sie hat keine Spalte `{column}`; ihre Spalten sind {columns}: `--column` nennt eine andere",
     }
     column_not_text(column) {
-        en: "its column `{column}` does not have one text per row",
+        en: "its column `{column}` does not have one string per row",
         zh: "列 `{column}` 并非每行一段文本",
         ja: "列 `{column}` は 1 行に 1 つのテキストではありません",
         de: "ihre Spalte `{column}` enthält nicht einen Text je Zeile",
@@ -103,22 +103,22 @@ messages! {
         de: "ihre Spalte `{column}` hat {what} {code}, was nicht unterstützt wird",
     }
     part_too_large(bytes, offset, limit) {
-        en: "it has a part of {bytes} bytes at byte {offset}, more than the {limit} that are read",
+        en: "it has a block of {bytes} bytes at byte {offset}, more than the limit of {limit}",
         zh: "第 {offset} 字节处的一段有 {bytes} 字节，超过可读取的 {limit}",
         ja: "バイト {offset} の部分は {bytes} バイトで、読み取れる {limit} を超えています",
         de: "sie hat bei Byte {offset} einen Teil von {bytes} Bytes, mehr als die {limit}, die gelesen werden",
     }
     shard_in_other(path, flag) {
-        en: "`{path}` holds GPT-2's tokens, not text: leave out `{flag}`",
+        en: "`{path}` contains GPT-2 tokens, not text: leave out `{flag}`",
         zh: "`{path}` 存的是 GPT-2 的 token，不是文本：请去掉 `{flag}`",
         ja: "`{path}` は GPT-2 のトークンで、テキストではありません。`{flag}` を外してください",
         de: "`{path}` enthält GPT-2s Tokens, keinen Text: `{flag}` weglassen",
     }
     no_end_of_text(path) {
-        en: "`{path}` does not say which token ends a text: name it with `--eot_token`, or use `--eot none`",
+        en: "`{path}` defines no end-of-text token: set one with `--eot_token`, or use `--eot none`",
         zh: "`{path}` 没有说明哪个 token 表示文本结束：请用 `--eot_token` 指定，或用 `--eot none`",
         ja: "`{path}` からはテキストの終わりのトークンが分かりません。`--eot_token` で指定するか、`--eot none` を使ってください",
-        de: "`{path}` sagt nicht, welches Token einen Text beendet: mit `--eot_token` nennen oder `--eot none` verwenden",
+        de: "`{path}` legt kein Textende-Token fest: mit `--eot_token` nennen oder `--eot none` verwenden",
     }
     not_json(path, line, reason, column) {
         en: "`{path}` line {line} is not JSON: {reason}, column {column}",
@@ -133,7 +133,7 @@ messages! {
         de: "`{path}`, Zeile {line} hat kein Feld `{field}`",
     }
     other_fields(fields) {
-        en: "; its fields are {fields}: `--field` names another",
+        en: "; choose one of {fields} with `--field`",
         zh: "；现有的字段是 {fields}：可用 `--field` 指定",
         ja: "。あるのは {fields} です。`--field` で指定できます",
         de: "; ihre Felder sind {fields}: `--field` nennt ein anderes",
@@ -162,37 +162,37 @@ messages! {
         de: "der Text hat {symbols} verschiedene Zeichen, ein Token mit 16 Bit kann aber nur {limit} unterscheiden; ohne `--chars` gelten GPT-2s Tokens, die diese Grenze nicht kennen",
     }
     changed() {
-        en: "the input changed while it was read", zh: "输入在读取过程中发生了变化", ja: "読み取り中に入力が変わりました", de: "die Eingabe hat sich beim Lesen geändert",
+        en: "the input changed while it was being read", zh: "输入在读取过程中发生了变化", ja: "読み取り中に入力が変わりました", de: "die Eingabe hat sich beim Lesen geändert",
     }
     empty() { en: "the input has no text", zh: "输入中没有文本", ja: "入力にテキストがありません", de: "die Eingabe enthält keinen Text" }
     empty_split(file, val_fraction, documents, characters) {
-        en: "`{file}` would be empty: a share of {val_fraction} of {documents} documents with {characters} characters is held out",
+        en: "`{file}` would be empty: `--val_fraction={val_fraction}` splits {documents} documents with {characters} characters",
         zh: "`{file}` 会是空的：{documents} 篇文档（{characters} 个字符）中按 {val_fraction} 的比例留作验证",
         ja: "`{file}` が空になります: {documents} 件の文書（{characters} 文字）のうち {val_fraction} の割合を検証用に取り分けています",
-        de: "`{file}` wäre leer: von {documents} Dokumenten mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
+        de: "`{file}` wäre leer: `--val_fraction={val_fraction}` teilt {documents} Dokumente mit {characters} Zeichen auf",
     }
     empty_split_of_one(file, val_fraction, characters) {
-        en: "`{file}` would be empty: a share of {val_fraction} of 1 document with {characters} characters is held out",
+        en: "`{file}` would be empty: `--val_fraction={val_fraction}` splits 1 document with {characters} characters",
         zh: "`{file}` 会是空的：1 篇文档（{characters} 个字符）中按 {val_fraction} 的比例留作验证",
         ja: "`{file}` が空になります: 1 件の文書（{characters} 文字）のうち {val_fraction} の割合を検証用に取り分けています",
-        de: "`{file}` wäre leer: von 1 Dokument mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
+        de: "`{file}` wäre leer: `--val_fraction={val_fraction}` teilt 1 Dokument mit {characters} Zeichen auf",
     }
     better_share(val_fraction, documents) {
-        en: "; `--val_fraction={val_fraction}` holds out {documents} documents",
+        en: "; `--val_fraction={val_fraction}` works (documents held out: {documents})",
         zh: "；`--val_fraction={val_fraction}` 可留出 {documents} 篇文档",
         ja: "。`--val_fraction={val_fraction}` なら {documents} 件の文書を取り分けられます",
-        de: "; `--val_fraction={val_fraction}` legt {documents} Dokumente beiseite",
+        de: "; mit `--val_fraction={val_fraction}` geht es (Dokumente zur Validierung: {documents})",
     }
     paused() {
-        en: "stopped; the same command continues", zh: "已停止；再次运行同一命令即可继续", ja: "停止しました。同じコマンドで続きから再開します", de: "angehalten; derselbe Befehl setzt fort",
+        en: "stopped; run the same command again to continue", zh: "已停止；再次运行同一命令即可继续", ja: "停止しました。同じコマンドで続きから再開します", de: "angehalten; derselbe Befehl setzt die Arbeit fort",
     }
     stopped() {
         en: "stopped; nothing was written", zh: "已停止；没有写入任何内容", ja: "停止しました。何も書き込まれていません", de: "angehalten; nichts wurde geschrieben",
     }
 }
 
-impl Spoken for PrepareError {
-    fn spoken(&self) -> String {
+impl Translate for PrepareError {
+    fn translate(&self) -> String {
         match self {
             Self::NoInput => no_input(),
             Self::StdinTwice => stdin_twice(),
@@ -217,8 +217,8 @@ impl Spoken for PrepareError {
             }
             Self::NotUtf8 { path, offset } => not_utf8(path.display(), offset),
             Self::RowNotUtf8 { path, row } => row_not_utf8(path.display(), row),
-            Self::Parquet { path, source } => parquet(path.display(), source.spoken()),
-            Self::Shard { source } => source.spoken(),
+            Self::Parquet { path, source } => parquet(path.display(), source.translate()),
+            Self::Shard { source } => source.translate(),
             Self::ShardInOther { path, flag } => shard_in_other(path.display(), flag),
             Self::NoEndOfText { path } => no_end_of_text(path.display()),
             Self::NotJson { path, line, column, reason } => {
@@ -239,7 +239,7 @@ impl Spoken for PrepareError {
             }
             Self::TooManySymbols { symbols, limit } => too_many_symbols(symbols, limit),
             Self::Changed => changed(),
-            Self::Encode { source } => source.spoken(),
+            Self::Encode { source } => source.translate(),
             Self::Empty => empty(),
             Self::EmptySplit { split, documents, characters, val_fraction, computed } => {
                 let file = file_name(*split);
@@ -248,7 +248,7 @@ impl Spoken for PrepareError {
                     _ => empty_split(file, val_fraction, documents, characters),
                 };
                 let better = computed.map_or_else(String::new, |share| {
-                    let Share { val_fraction, documents } = share;
+                    let HeldOut { val_fraction, documents } = share;
                     better_share(val_fraction, documents)
                 });
                 message + &better
@@ -259,8 +259,8 @@ impl Spoken for PrepareError {
     }
 }
 
-impl Spoken for ParquetError {
-    fn spoken(&self) -> String {
+impl Translate for ParquetError {
+    fn translate(&self) -> String {
         match self {
             Self::Io { offset, source } => parquet_io(source, offset),
             Self::NotParquet => not_parquet(),

@@ -14,8 +14,8 @@ messages! {
     unsupported(what) {
         en: "{what} is not supported: a config may contain only assignments of simple expressions",
         zh: "这里不支持{what}：配置文件只能包含简单表达式的赋值",
-        ja: "{what}は読み取れません。設定ファイルに書けるのは単純な式の代入だけです",
-        de: "{what} wird hier nicht gelesen: eine Konfiguration enthält Zuweisungen einfacher Ausdrücke",
+        ja: "{what}には対応していません。設定ファイルに書けるのは単純な式の代入だけです",
+        de: "{what} wird nicht unterstützt: eine Konfiguration darf nur Zuweisungen einfacher Ausdrücke enthalten",
     }
     indented() {
         en: "unexpected indentation", zh: "意外的缩进", ja: "予期しないインデントです", de: "unerwartete Einrückung",
@@ -24,13 +24,13 @@ messages! {
         en: "not a number: `{literal}`", zh: "不是数字：`{literal}`", ja: "数値ではありません: `{literal}`", de: "keine Zahl: `{literal}`",
     }
     open_string() {
-        en: "unterminated string", zh: "字符串没有结束", ja: "文字列が閉じられていません", de: "die Zeichenkette endet nicht",
+        en: "unterminated string", zh: "字符串没有结束", ja: "文字列が閉じられていません", de: "die Zeichenkette ist nicht geschlossen",
     }
     bad_escape() {
         en: "invalid escape sequence",
-        zh: "转义序列不表示任何字符",
-        ja: "エスケープシーケンスが文字を表していません",
-        de: "die Escape-Sequenz bezeichnet kein Zeichen",
+        zh: "无效的转义序列",
+        ja: "無効なエスケープシーケンスです",
+        de: "ungültige Escape-Sequenz",
     }
     too_long(limit) {
         en: "the string is longer than {limit} bytes",
@@ -46,8 +46,8 @@ messages! {
     }
     unknown_name(name) {
         en: "unknown name `{name}`",
-        zh: "这里没有名为 `{name}` 的变量",
-        ja: "`{name}` という名前はここにはありません",
+        zh: "未知的名称 `{name}`",
+        ja: "未知の名前 `{name}` です",
         de: "unbekannter Name `{name}`",
     }
     by_zero() { en: "division by zero", zh: "除以零", ja: "ゼロ除算です", de: "Division durch null" }
@@ -128,16 +128,16 @@ messages! {
         en: "a string with this prefix", zh: "带此前缀的字符串", ja: "この接頭辞の付いた文字列", de: "eine Zeichenkette mit diesem Präfix",
     }
     f_string() {
-        en: "an f-string with placeholders", zh: "带占位符的 f-string", ja: "埋め込みのある f 文字列", de: "ein f-String mit Platzhaltern",
+        en: "an f-string with placeholders", zh: "带占位符的 f-string", ja: "プレースホルダのある f 文字列", de: "ein f-String mit Platzhaltern",
     }
     character_by_name() {
         en: "a named character", zh: "按名称书写的字符", ja: "名前による文字の指定", de: "ein Zeichen mit Namen",
     }
     machine() {
         en: "a query about the machine outside a config file",
-        zh: "在配置文件之外查询本机",
-        ja: "ファイルの外でのマシン情報の問い合わせ",
-        de: "eine Frage an den Rechner außerhalb einer Datei",
+        zh: "在配置文件之外查询本机信息",
+        ja: "設定ファイルの外でのマシン情報の問い合わせ",
+        de: "eine Abfrage des Rechners außerhalb einer Konfigurationsdatei",
     }
 
     none() { en: "None", zh: " None ", ja: " None ", de: "None" }
@@ -145,9 +145,9 @@ messages! {
     an_int() { en: "an int", zh: "整数", ja: "整数", de: "eine ganze Zahl" }
     a_float() { en: "a float", zh: "浮点数", ja: "浮動小数点数", de: "eine Gleitkommazahl" }
     a_string() { en: "a string", zh: "字符串", ja: "文字列", de: "eine Zeichenkette" }
-    nothing() { en: "nothing", zh: "空参数", ja: "空の引数", de: "kein Argument" }
+    nothing() { en: "an empty argument list", zh: "空参数列表", ja: "空の引数リスト", de: "eine leere Argumentliste" }
     several(count) {
-        en: "these {count} values", zh: "这 {count} 个值", ja: "これら {count} 個の値", de: "diese {count} Werte",
+        en: "{count} arguments", zh: " {count} 个参数", ja: " {count} 個の引数", de: "{count} Argumente",
     }
     negative_base() {
         en: "a negative base with a fractional exponent",

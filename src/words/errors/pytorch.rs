@@ -1,6 +1,6 @@
-//! Why a file of PyTorch was not read.
+//! Why a file saved by PyTorch was not read.
 
-use super::Spoken;
+use super::Translate;
 use crate::pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault};
 
 messages! {
@@ -11,7 +11,7 @@ messages! {
         en: "it is not a zip archive", zh: "它不是 zip 归档", ja: "zip アーカイブではありません", de: "sie ist kein Zip-Archiv",
     }
     old_format() {
-        en: "it has PyTorch's format of before version 1.6",
+        en: "it has the format of PyTorch before version 1.6",
         zh: "它是 PyTorch 1.6 之前的格式",
         ja: "PyTorch 1.6 より前の形式です",
         de: "sie hat das Format von PyTorch vor Version 1.6",
@@ -39,14 +39,14 @@ messages! {
     optimizer(fault) { en: "its optimizer is not nanoGPT's AdamW: {fault}" }
 
     signature() { en: "a record has the wrong signature" }
-    bounds() { en: "something ends outside of the file" }
+    bounds() { en: "an entry extends past the end of the file" }
     compressed() { en: "an entry is compressed or encrypted" }
     name() { en: "a name is not UTF-8" }
     too_many() { en: "it has too many entries" }
 
-    form() { en: "it is not a tensor of a known form" }
+    form() { en: "it is not stored in a known form" }
     unknown_type(name) { en: "the type `{name}` is not supported" }
-    outside() { en: "it lies outside of its storage" }
+    outside() { en: "it extends outside of its storage" }
     strides() { en: "it is not contiguous" }
 
     groups(found, expected) { en: "its groups have {found} parameters, expected {expected}" }
@@ -54,26 +54,26 @@ messages! {
     steps() { en: "its parameters were not updated equally often" }
 }
 
-impl Spoken for SavedError {
-    fn spoken(&self) -> String {
+impl Translate for SavedError {
+    fn translate(&self) -> String {
         match self {
             Self::Io(source) => io(source),
             Self::NotAnArchive => not_an_archive(),
             Self::OldFormat => old_format(),
-            Self::Zip { fault, offset } => zip(fault.spoken(), offset),
+            Self::Zip { fault, offset } => zip(fault.translate(), offset),
             Self::NoEntry { entry } => no_entry(entry),
             Self::BigEndian => big_endian(),
-            Self::Pickle(source) => pickle(source.spoken()),
-            Self::Tensor { tensor: name, fault } => tensor(name, fault.spoken()),
+            Self::Pickle(source) => pickle(source.translate()),
+            Self::Tensor { tensor: name, fault } => tensor(name, fault.translate()),
             Self::NoKey { key } => no_key(key),
             Self::WrongType { key, expected } => wrong_type(key, expected),
-            Self::Optimizer(fault) => optimizer(fault.spoken()),
+            Self::Optimizer(fault) => optimizer(fault.translate()),
         }
     }
 }
 
-impl Spoken for ZipFault {
-    fn spoken(&self) -> String {
+impl Translate for ZipFault {
+    fn translate(&self) -> String {
         match self {
             Self::Signature => signature(),
             Self::Bounds => bounds(),
@@ -84,8 +84,8 @@ impl Spoken for ZipFault {
     }
 }
 
-impl Spoken for TensorFault {
-    fn spoken(&self) -> String {
+impl Translate for TensorFault {
+    fn translate(&self) -> String {
         match self {
             Self::Form => form(),
             Self::Type(name) => unknown_type(name),
@@ -95,8 +95,8 @@ impl Spoken for TensorFault {
     }
 }
 
-impl Spoken for OptimizerFault {
-    fn spoken(&self) -> String {
+impl Translate for OptimizerFault {
+    fn translate(&self) -> String {
         match self {
             Self::Groups { expected, found } => {
                 groups(format!("{found:?}"), format!("{expected:?}"))

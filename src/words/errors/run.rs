@@ -3,7 +3,7 @@
 use fitgpt_exec::{ArenaRefused, BackendError, MemoryRefused};
 use fitgpt_plan::{device::DeviceError, memory::PlanError};
 
-use super::{Spoken, io};
+use super::{Translate, io};
 use crate::run::{
     device::{self, Unavailable},
     error::RunError,
@@ -19,7 +19,7 @@ messages! {
         de: "ein Ereignis lässt sich nicht in `{path}` schreiben: {source}",
     }
     no_such_device(device) {
-        en: "this build runs on the CPU only, the config asks for `device = '{device}'`",
+        en: "this build runs on the CPU only, but the config asks for `device = '{device}'`",
         zh: "此版本只能在 CPU 上运行，而配置要求 `device = '{device}'`",
         ja: "このビルドは CPU でしか動きませんが、設定は `device = '{device}'` を求めています",
         de: "dieser Build läuft nur auf der CPU, die Konfiguration verlangt `device = '{device}'`",
@@ -50,13 +50,13 @@ messages! {
         de: "`device = '{device}'` gibt es hier nicht; gefunden: {found}",
     }
     no_type(device, dtype) {
-        en: "`{device}` has no {dtype}",
+        en: "`{device}` does not support {dtype}",
         zh: "`{device}` 不支持 {dtype}",
         ja: "`{device}` は {dtype} に対応していません",
         de: "`{device}` kann kein {dtype}",
     }
     another_type() {
-        en: "write `--dtype=float16`, or `--dtype=float32`",
+        en: "use `--dtype=float16` or `--dtype=float32`",
         zh: "请改用 `--dtype=float16` 或 `--dtype=float32`",
         ja: "`--dtype=float16` か `--dtype=float32` を指定してください",
         de: "`--dtype=float16` oder `--dtype=float32` schreiben",
@@ -70,8 +70,8 @@ messages! {
     unknown_memory(device) {
         en: "the driver of `{device}` does not report how much memory it has",
         zh: "`{device}` 的驱动没有报告显存大小",
-        ja: "`{device}` のドライバーは VRAM の容量を報告しません",
-        de: "der Treiber von `{device}` sagt nicht, wie viel Grafikspeicher es gibt",
+        ja: "`{device}` のドライバが VRAM の容量を報告しません",
+        de: "der Treiber von `{device}` meldet nicht, wie viel Grafikspeicher es gibt",
     }
     name_a_budget() {
         en: "set a limit, such as `--memory_budget=8GiB`",
@@ -87,13 +87,13 @@ messages! {
     }
     memory_refused(device, asked, free) {
         en: "the device `{device}` refused the arena of {asked}; {free} is free",
-        zh: "设备 `{device}` 拒绝分配 {asked} 的显存；空闲 {free}",
+        zh: "设备 `{device}` 拒绝预分配 {asked}；空闲 {free}",
         ja: "デバイス `{device}` が {asked} のアリーナの確保を拒否しました。空きは {free} です",
         de: "das Gerät `{device}` hat die Arena von {asked} verweigert; frei sind {free}",
     }
     memory_refused_unsized(device, asked) {
         en: "the device `{device}` refused the arena of {asked}",
-        zh: "设备 `{device}` 拒绝分配 {asked} 的显存",
+        zh: "设备 `{device}` 拒绝预分配 {asked}",
         ja: "デバイス `{device}` が {asked} のアリーナの確保を拒否しました",
         de: "das Gerät `{device}` hat die Arena von {asked} verweigert",
     }
@@ -105,7 +105,7 @@ messages! {
     }
     too_large_for_one_piece(tensor, need, have) {
         en: "`{tensor}` needs one allocation of {need}, the device allows {have}",
-        zh: "`{tensor}` 需要一整块 {need}，设备最多给 {have}",
+        zh: "`{tensor}` 需要一次分配 {need}，设备单次最多分配 {have}",
         ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
         de: "`{tensor}` braucht eine Allokation von {need}, das Gerät erlaubt {have}",
     }
@@ -113,10 +113,10 @@ messages! {
         en: "`{name}` is ambiguous: {candidates}", zh: "`{name}` 不明确：{candidates}", ja: "`{name}` は曖昧です: {candidates}", de: "`{name}` ist nicht eindeutig: {candidates}",
     }
     no_rates(name, known) {
-        en: "the rates of `{name}` are not known; those of {known} are",
-        zh: "尚无 `{name}` 的速率数据；已有数据的显卡：{known}",
-        ja: "`{name}` の速度の数値はわかっていません。わかっているもの: {known}",
-        de: "die Raten von `{name}` sind nicht bekannt; bekannt sind die von {known}",
+        en: "the peak rates of `{name}` are not known; cards with known rates: {known}",
+        zh: "没有 `{name}` 的峰值速率数据；已有数据的显卡：{known}",
+        ja: "`{name}` のピーク性能は不明です。分かっているカード: {known}",
+        de: "die Spitzenraten von `{name}` sind nicht bekannt; Karten mit bekannten Raten: {known}",
     }
     unknown_device(name, nearest) {
         en: "unknown device `{name}`; the nearest names are {nearest}",
@@ -126,13 +126,13 @@ messages! {
     }
     arena_refused(asked) {
         en: "the system refused the arena of {asked}",
-        zh: "系统拒绝分配 {asked} 的内存",
+        zh: "系统拒绝预分配 {asked}",
         ja: "システムが {asked} のアリーナの確保を拒否しました",
         de: "das System hat die Arena von {asked} verweigert",
     }
     arena_taken(asked, left) {
         en: "the arena of {asked} was released again: only {left} is left, because another process took memory at the same time",
-        zh: "已释放 {asked} 的 arena：另一个进程同时占用了内存，只剩 {left}",
+        zh: "已释放预分配的 {asked}：另一个进程同时占用了内存，只剩 {left}",
         ja: "{asked} のアリーナの確保を中止しました: 別のプロセスが同時にメモリを使い、残りは {left} です",
         de: "die Arena von {asked} wurde wieder freigegeben: nur {left} sind übrig, weil ein anderer Prozess gleichzeitig Speicher belegt hat",
     }
@@ -150,7 +150,7 @@ messages! {
         de: "das System hat {asked} Threads verweigert: {kind}",
     }
     diverged(step, loss, grad_norm, saved) {
-        en: "step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step {saved}",
+        en: "step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is from step {saved}",
         zh: "第 {step} 步结束时损失为 {loss}、梯度范数为 {grad_norm}；最后的检查点是第 {saved} 步的",
         ja: "ステップ {step} の終わりで損失が {loss}、勾配ノルムが {grad_norm} になりました。最後のチェックポイントはステップ {saved} のものです",
         de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; der letzte Checkpoint ist von Schritt {saved}",
@@ -162,7 +162,7 @@ messages! {
         de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; es gibt noch keinen Checkpoint",
     }
     state_not_finite(tensor, saved) {
-        en: "`{tensor}` is not finite, so it is not saved; the last checkpoint is of step {saved}",
+        en: "`{tensor}` is not finite, so it is not saved; the last checkpoint is from step {saved}",
         zh: "`{tensor}` 中有非有限值，因此不保存；最后的检查点是第 {saved} 步的",
         ja: "`{tensor}` に有限でない値があるため保存しません。最後のチェックポイントはステップ {saved} のものです",
         de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; der letzte Checkpoint ist von Schritt {saved}",
@@ -181,8 +181,8 @@ messages! {
     }
 }
 
-impl Spoken for EventError {
-    fn spoken(&self) -> String {
+impl Translate for EventError {
+    fn translate(&self) -> String {
         match self {
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::Json { path, source } => event(path.display(), source),
@@ -190,30 +190,30 @@ impl Spoken for EventError {
     }
 }
 
-impl Spoken for SetupError {
-    fn spoken(&self) -> String {
+impl Translate for SetupError {
+    fn translate(&self) -> String {
         match self {
-            Self::Device(error) => error.spoken(),
-            Self::Plan(error) => error.spoken(),
+            Self::Device(error) => error.translate(),
+            Self::Plan(error) => error.translate(),
         }
     }
 }
 
-impl Spoken for Unavailable {
-    fn spoken(&self) -> String {
+impl Translate for Unavailable {
+    fn translate(&self) -> String {
         match self {
             Self::NotInThisBuild { device } => no_such_device(device),
             Self::NoSuchDevice { device, found, .. } => not_here(device, device::list(found)),
             Self::NoType { device, dtype } => no_type(device, dtype.name()),
             Self::Unsuitable { device, why } => unsuitable(device, why),
             Self::UnknownMemory { device } => unknown_memory(device),
-            Self::Backend(error) => error.spoken(),
+            Self::Backend(error) => error.translate(),
         }
     }
 }
 
-impl Spoken for PlanError {
-    fn spoken(&self) -> String {
+impl Translate for PlanError {
+    fn translate(&self) -> String {
         match self {
             Self::TooLargeForOnePiece { tensor, need, have } => {
                 too_large_for_one_piece(tensor, need, have)
@@ -222,8 +222,8 @@ impl Spoken for PlanError {
     }
 }
 
-impl Spoken for DeviceError {
-    fn spoken(&self) -> String {
+impl Translate for DeviceError {
+    fn translate(&self) -> String {
         match self {
             Self::Ambiguous { name, candidates } => ambiguous(name, list(candidates)),
             Self::Unknown { name, nearest } => unknown_device(name, list(nearest)),
@@ -232,8 +232,8 @@ impl Spoken for DeviceError {
     }
 }
 
-impl Spoken for BackendError {
-    fn spoken(&self) -> String {
+impl Translate for BackendError {
+    fn translate(&self) -> String {
         match self {
             Self::Refused(ArenaRefused::BySystem { asked }) => arena_refused(asked),
             Self::Refused(ArenaRefused::Taken { asked, left }) => arena_taken(asked, left),
@@ -249,13 +249,13 @@ impl Spoken for BackendError {
     }
 }
 
-impl Spoken for RunError {
-    fn spoken(&self) -> String {
+impl Translate for RunError {
+    fn translate(&self) -> String {
         match self {
-            Self::Data(error) => error.spoken(),
-            Self::Checkpoint(error) => error.spoken(),
-            Self::Event(error) => error.spoken(),
-            Self::Backend(error) => error.spoken(),
+            Self::Data(error) => error.translate(),
+            Self::Checkpoint(error) => error.translate(),
+            Self::Event(error) => error.translate(),
+            Self::Backend(error) => error.translate(),
             Self::Diverged { step, loss, grad_norm, saved: Some(saved) } => {
                 diverged(step, loss, grad_norm, saved)
             }

@@ -1,4 +1,4 @@
-//! In English an error says what its own `Display` says: one text, not two that drift apart.
+//! The English translation of an error is its `Display`, so that the two do not drift apart.
 
 use std::{error::Error, io, path::PathBuf};
 
@@ -16,7 +16,7 @@ use fitgpt_plan::{
     units::Bytes,
 };
 
-use super::{Spoken, config};
+use super::{Translate, config};
 use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
@@ -24,15 +24,15 @@ use crate::{
     export::{ExportError, TokenizerGap},
     formats::parquet::ParquetError,
     hub::HubError,
-    patch::{File, PatchError, SyntaxSlip},
-    prepare::{DiskNeed, JsonKind, PrepareError, Share},
+    patch::{File, PatchError, SyntaxFault},
+    prepare::{DiskNeed, HeldOut, JsonKind, PrepareError},
     pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
 };
 
-fn same(error: &(impl Spoken + Error)) {
-    assert_eq!(error.spoken(), error.to_string());
+fn same(error: &(impl Translate + Error)) {
+    assert_eq!(error.translate(), error.to_string());
 }
 
 fn path() -> PathBuf {
@@ -168,7 +168,7 @@ fn configs() {
         |range| ConfigError::OutOfRange { key: "k", value: "v".into(), range, place: place() };
     errors.extend(ranges.map(outside));
     for error in errors {
-        assert_eq!(error.spoken(), error.message());
+        assert_eq!(error.translate(), error.message());
         assert_eq!(config::place(error.place()), "command line");
     }
     let error =
@@ -311,6 +311,7 @@ fn checkpoints() {
         Requirement::Is("true"),
         Requirement::Either("1", "2"),
         Requirement::Within("1", "2"),
+        Requirement::UpTo(2),
         Requirement::Divides("n_embd"),
         Requirement::Even,
         Requirement::Positive,
@@ -437,7 +438,7 @@ fn preparing() {
     same(&PrepareError::Changed);
     same(&PrepareError::Encode { source: TokenizerError::NotAnId { word: "x".into() } });
     same(&PrepareError::Empty);
-    let share = Share { val_fraction: 0.5, documents: 2 };
+    let share = HeldOut { val_fraction: 0.5, documents: 2 };
     for (documents, computed) in [(1, None), (2, None), (3, Some(share))] {
         let split = Split::Val;
         same(&PrepareError::EmptySplit {
@@ -453,7 +454,7 @@ fn preparing() {
 
 #[test]
 fn patching() {
-    for what in [SyntaxSlip::OpenBracket, SyntaxSlip::StrayBracket, SyntaxSlip::OpenString] {
+    for what in [SyntaxFault::OpenBracket, SyntaxFault::StrayBracket, SyntaxFault::OpenString] {
         same(&PatchError::NotPython { file: File::Train, line: 3, what });
     }
     same(&PatchError::NoSuchPatch { name: "x".into() });
@@ -474,7 +475,7 @@ fn downloads() {
         HubError::NotFound { repo: text(), what: text() },
         HubError::TooManyRequests { attempts: 5 },
         HubError::Status { url: text(), status: 500 },
-        HubError::BadAnswer { url: text(), reason: text() },
+        HubError::BadResponse { url: text(), reason: text() },
         HubError::BrokenOff { path: text(), bytes: 1, total_bytes: 2, attempts: 3 },
         HubError::WrongHash { path: text(), found: text(), expected: text() },
         HubError::NoFiles { repo: text(), pattern: text(), revision: text() },

@@ -1,8 +1,8 @@
-//! Messages of `serve`, and the words of its page.
+//! Messages of `serve`, and the texts of its page.
 
 pub(crate) mod page;
 
-/// The words of the page, for the tests of `words`.
+/// The texts of the page, for the tests of `words`.
 #[cfg(test)]
 pub(super) const PAGE: &[super::Texts] = page::ALL;
 
@@ -16,10 +16,10 @@ messages! {
         en: "it shows the runs in {folders}", zh: "显示以下文件夹中的训练：{folders}", ja: "表示する実行のフォルダ: {folders}", de: "sie zeigt die Läufe in {folders}",
     }
     how_to_stop() {
-        en: "Ctrl-C ends it", zh: "按 Ctrl-C 结束", ja: "Ctrl-C で終了します", de: "Strg-C beendet sie",
+        en: "press Ctrl-C to stop", zh: "按 Ctrl-C 结束", ja: "Ctrl-C で終了します", de: "Strg-C beendet sie",
     }
     open_to_others() {
-        en: "other machines can reach this address, and nothing on it is encrypted; whoever has the token sees your runs",
+        en: "other machines can reach this address, and nothing is encrypted; anyone with the token can see your runs",
         zh: "其他机器可以访问这个地址，且通信未加密；持有令牌的人都能看到你的训练",
         ja: "ほかのマシンからこのアドレスに接続でき、通信は暗号化されません。トークンを持つ人は実行を見られます",
         de: "andere Rechner erreichen diese Adresse, und nichts ist verschlüsselt; wer das Token hat, sieht die Läufe",
@@ -28,29 +28,29 @@ messages! {
         en: "no browser could be opened: {error}", zh: "无法打开浏览器：{error}", ja: "ブラウザを開けません: {error}", de: "kein Browser ließ sich öffnen: {error}",
     }
     runs_go_on(count) {
-        en: "{count} runs that were started from the page go on; Ctrl-C in their terminal or `kill -INT` stops them",
-        zh: "从页面启动的 {count} 个训练仍在继续；用 `kill -INT` 停止",
-        ja: "ページから始めた {count} 件の実行は続きます。`kill -INT` で止まります",
-        de: "{count} von der Seite gestartete Läufe gehen weiter; `kill -INT` hält sie an",
+        en: "runs started from the page that are still training: {count}; `kill -INT PID` stops one, after saving",
+        zh: "从页面启动的 {count} 个训练仍在继续；`kill -INT PID` 会保存后停止",
+        ja: "ページから始めた {count} 件の学習は続いています。`kill -INT PID` で保存してから止まります",
+        de: "von der Seite gestartete Läufe, die weitergehen: {count}; `kill -INT PID` speichert und hält an",
     }
     no_server(address, error) {
-        en: "cannot listen at {address}: {error}", zh: "无法监听 {address}：{error}", ja: "{address} で待ち受けできません: {error}", de: "auf {address} kann nicht gehorcht werden: {error}",
+        en: "cannot listen at {address}: {error}", zh: "无法监听 {address}：{error}", ja: "{address} で待ち受けできません: {error}", de: "auf {address} kann nicht gelauscht werden: {error}",
     }
     another_port() {
-        en: "`--port 0` takes any free port", zh: "`--port 0` 使用任意空闲端口", ja: "`--port 0` なら空いているポートを使います", de: "`--port 0` nimmt irgendeinen freien Port",
+        en: "`--port 0` uses any free port", zh: "`--port 0` 使用任意空闲端口", ja: "`--port 0` なら空いているポートを使います", de: "`--port 0` nimmt irgendeinen freien Port",
     }
     no_token(error) {
-        en: "the system gave no random bits for the token: {error}", zh: "系统没有给出令牌所需的随机数：{error}", ja: "トークン用の乱数を得られません: {error}", de: "das System gab keine Zufallsbits für das Token: {error}",
+        en: "the system provided no random bytes for the token: {error}", zh: "系统没有给出令牌所需的随机数：{error}", ja: "トークン用の乱数を得られません: {error}", de: "das System gab keine Zufallsbits für das Token: {error}",
     }
     no_folder(folder) {
         en: "`{folder}` is not a folder", zh: "`{folder}` 不是文件夹", ja: "`{folder}` はフォルダではありません", de: "`{folder}` ist kein Ordner",
     }
-    /// `train` mentions the page that shows it.
+    /// `train` prints the address of the page that shows it.
     shown_at(address) {
         en: "this run is shown at {address}", zh: "此训练显示在 {address}", ja: "この実行の表示: {address}", de: "dieser Lauf wird gezeigt auf {address}",
     }
 
-    /// A config on the page begins from weights at a path.
+    /// A config on the page starts from weights at a path.
     no_paths(name) {
         en: "the page does not read paths: `init_from = '{name}'` needs `fitgpt plan`",
         zh: "页面不读取路径：`init_from = '{name}'` 请使用 `fitgpt plan`",
@@ -76,7 +76,7 @@ messages! {
         de: "die Seite startet Läufe mit einem Prozess; für mehrere Ranks den Befehl kopieren",
     }
     too_many_runs(most) {
-        en: "{most} runs that were started here have not ended", zh: "从这里启动的 {most} 个训练尚未结束", ja: "ここから始めた {most} 件の実行がまだ終わっていません", de: "{most} hier gestartete Läufe sind noch nicht zu Ende",
+        en: "{most} runs that were started here are still training", zh: "从这里启动的 {most} 个训练尚未结束", ja: "ここから始めた {most} 件の実行がまだ終わっていません", de: "{most} hier gestartete Läufe sind noch nicht zu Ende",
     }
     no_such_name(name) {
         en: "`{name}` is not a name for a run's folder: letters, digits, `.`, `_` and `-`",

@@ -1,11 +1,11 @@
-//! The words of the page, by name. `$name` is replaced in the browser.
+//! The texts of the page, by name. `$name` is replaced in the browser.
 
 /// Defines messages without arguments, and a map of all of them.
 macro_rules! labels {
     ($($name:ident { $($texts:tt)* })*) => {
         messages! { $($name() { $($texts)* })* }
 
-        /// Every word of the page in the current language.
+        /// Every text of the page in the current language.
         pub(crate) fn labels() -> serde_json::Map<String, serde_json::Value> {
             [$((stringify!($name).to_owned(), $name().into())),*].into_iter().collect()
         }
@@ -39,7 +39,7 @@ labels! {
     key_block_size {
         en: "context (block_size)",
         zh: "上下文 (block_size)",
-        ja: "文脈長 (block_size)",
+        ja: "コンテキスト長 (block_size)",
         de: "Kontext (block_size)",
     }
     key_n_layer { en: "layers (n_layer)", zh: "层数 (n_layer)", ja: "層数 (n_layer)", de: "Schichten (n_layer)" }
@@ -48,7 +48,7 @@ labels! {
         en: "evaluation batch (eval_batch_size)",
         zh: "评估批次 (eval_batch_size)",
         ja: "評価のバッチ (eval_batch_size)",
-        de: "Auswertungs-Batch (eval_batch_size)",
+        de: "Evaluierungs-Batch (eval_batch_size)",
     }
     key_ranks {
         en: "ranks (mpirun -np)", zh: "rank 数 (mpirun -np)", ja: "rank 数 (mpirun -np)", de: "Ranks (mpirun -np)",
@@ -113,7 +113,7 @@ labels! {
         en: "no option makes it fit",
         zh: "没有办法让它放得下",
         ja: "収める方法はありません",
-        de: "nichts macht es passend",
+        de: "keine Option macht es passend",
     }
     recommended { en: "recommended", zh: "推荐", ja: "推奨", de: "empfohlen" }
     safest { en: "safest", zh: "最稳妥", ja: "最も安全", de: "am sichersten" }
@@ -145,14 +145,14 @@ labels! {
     alive {
         en: "live tensors, largest first",
         zh: "存活的张量，最大的在前",
-        ja: "生存中（大きい順）",
+        ja: "生存中のテンソル（大きい順）",
         de: "lebende Tensoren, die größten zuerst",
     }
-    beside {
+    overhead {
         en: "context and libraries, low to high",
         zh: "上下文与库，从最少到最多",
         ja: "コンテキストとライブラリ（最小〜最大）",
-        de: "Kontext und Bibliotheken, von bis",
+        de: "Kontext und Bibliotheken, Minimum bis Maximum",
     }
     paste_log {
         en: "paste an error or a whole log here, or drop a file: a log, or a PyTorch memory snapshot (.pickle)",
@@ -177,10 +177,10 @@ labels! {
     choose_file { en: "choose a file", zh: "选择文件", ja: "ファイルを選ぶ", de: "Datei wählen" }
     clear { en: "clear", zh: "清空", ja: "消去", de: "leeren" }
     known_too {
-        en: "what else is known: card, config",
-        zh: "其他已知信息：显卡、配置",
-        ja: "ほかに分かっていること: カード、設定",
-        de: "was noch bekannt ist: Karte, Konfiguration",
+        en: "optional: card and config of the run",
+        zh: "可选：该训练的显卡和配置",
+        ja: "任意: 実行したカードと設定",
+        de: "optional: Karte und Konfiguration des Laufs",
     }
     file_too_large {
         en: "the file has $n, the page reads up to $m; `fitgpt doctor FILE` reads any",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_language_has_every_word_with_its_placeholders() {
+    fn every_language_has_every_text_with_its_placeholders() {
         for (name, (english, translations)) in ALL {
             assert_eq!(translations.len(), 3, "`{name}`");
             for (_, text) in *translations {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_that_the_page_asks_for_is_there() {
+    fn every_text_that_the_page_uses_is_defined() {
         let scripts = [
             include_str!("../../serve/page/main.js"),
             include_str!("../../serve/page/lib.js"),
@@ -335,7 +335,7 @@ mod tests {
         let mut asked = 0;
         for script in scripts {
             for (at, _) in script.match_indices("t(\"") {
-                // `get("…")` ends like a call of `t` too.
+                // `get("…")` also ends in `t("…")`.
                 let is_other = script[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
                 let name = &script[at + 3..];
                 let name = &name[..name.find('"').unwrap()];

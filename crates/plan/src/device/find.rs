@@ -27,8 +27,8 @@ pub enum DeviceError {
         /// The most similar names, best first.
         nearest: Vec<&'static str>,
     },
-    /// The card is known, but its rates are not.
-    #[error("the rates of `{name}` are not known; those of {} are", list(.known))]
+    /// The card is known, its rates are not.
+    #[error("the peak rates of `{name}` are not known; cards with known rates: {}", list(.known))]
     NoRates {
         /// The card's name in the catalogue.
         name: &'static str,

@@ -55,6 +55,8 @@ pub enum Requirement {
     Either(&'static str, &'static str),
     /// A number in this range, both ends included.
     Within(&'static str, &'static str),
+    /// From 1 to this, included.
+    UpTo(u32),
     /// A divisor of another key.
     Divides(&'static str),
     /// An even number.
@@ -75,6 +77,7 @@ impl fmt::Display for Requirement {
             Self::Is(value) => f.write_str(value),
             Self::Either(first, second) => write!(f, "{first} or {second}"),
             Self::Within(least, most) => write!(f, "from {least} to {most}"),
+            Self::UpTo(most) => write!(f, "from 1 to {most}"),
             Self::Divides(key) => write!(f, "a divisor of `{key}`"),
             Self::Even => f.write_str("an even number"),
             Self::Positive => f.write_str("a number above 0"),
@@ -124,7 +127,7 @@ impl<'a> ConfigDocument<'a> {
     pub(super) fn layers(self, key: &'static str) -> Result<u32, FamilyError> {
         match self.size(key)? {
             layers if layers <= LAYERS.most => Ok(layers),
-            _ => Err(self.refuse(key, Requirement::Within("1", "1024"))),
+            _ => Err(self.refuse(key, Requirement::UpTo(LAYERS.most))),
         }
     }
 

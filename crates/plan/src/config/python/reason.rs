@@ -288,9 +288,9 @@ pub enum GivenArguments {
 impl fmt::Display for GivenArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => f.write_str("nothing"),
+            Self::Nothing => f.write_str("an empty argument list"),
             Self::One(noun) => noun.fmt(f),
-            Self::Several(count) => write!(f, "these {count} values"),
+            Self::Several(count) => write!(f, "{count} arguments"),
             Self::NegativeBase => f.write_str("a negative base with a fractional exponent"),
         }
     }

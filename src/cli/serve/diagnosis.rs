@@ -1,5 +1,5 @@
-//! The doctor's answers: what `doctor --json` prints, with the sentences of the page, the parts of a
-//! snapshot and the way into the planner.
+//! The doctor on the page: what `doctor --json` prints, plus the texts that the page shows, the
+//! parts of a snapshot, and the values for the planner.
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +20,9 @@ use super::{
         args,
         doctor::{self, DoctorInput, InputLimits, plain},
     },
-    api::Trouble,
+    api::ApiError,
     planner,
-    work::{Turn, Turns},
+    work::{WorkPermit, WorkPermits},
 };
 use crate::{
     formats::compression,
@@ -30,23 +30,24 @@ use crate::{
     words::{doctor as sentences, names},
 };
 
-/// A log, or a snapshot; larger ones are read by `fitgpt doctor FILE`.
+/// The most bytes of a log or snapshot; `fitgpt doctor FILE` reads larger ones.
 pub(super) const MAX_BODY_BYTES: u64 = 64 << 20;
-/// The first line of a body.
+/// The most bytes of the first line of a body.
 const MAX_HEAD_BYTES: u64 = 1 << 20;
 
-/// Of an input that was uploaded. A container takes about 100 bytes, and a megabyte of nothing but
+/// Limits of an uploaded input. A container takes about 100 bytes, and a megabyte of nothing but
 /// errors about 0.1 s.
 const LIMITS: InputLimits =
     InputLimits { log_bytes: 32 << 20, snapshot_bytes: 256 << 20, containers: 2_000_000 };
-/// Of a longer log the beginning and the end are read: the config is printed first, the error last.
+/// Of a longer log, only the beginning and the end are read: the config is printed first, the error
+/// last.
 const LOG_HEAD_BYTES: usize = 1 << 20;
 const LOG_TAIL_BYTES: usize = 15 << 20;
 
-/// What is known besides the log: the first line of a body.
+/// The first line of a body: what the user knows in addition to the log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct UserFacts {
     /// The text of a config file.
     #[serde(default)]
     config: String,
@@ -57,28 +58,28 @@ struct Known {
 
 /// Diagnoses a body: one line of JSON, then the log or the snapshot as it is.
 ///
-/// Of `uploads` there is one at a time: a snapshot takes more memory than anything else, and a few
-/// compressed kilobytes may ask for 100 MiB. The caller has taken its turn if the body is large.
+/// `uploads` allows one at a time: a snapshot takes more memory than anything else, and a few
+/// compressed kilobytes may expand to 100 MiB. If the body is large, the caller has acquired it.
 pub(super) fn diagnose(
     body: &mut dyn Read,
-    upload: Option<Turn<'_>>,
-    uploads: &Turns,
-    turns: &Turns,
-) -> Result<Value, Trouble> {
+    upload: Option<WorkPermit<'_>>,
+    uploads: &WorkPermits,
+    permits: &WorkPermits,
+) -> Result<Value, ApiError> {
     let mut body = BufReader::with_capacity(64 << 10, body);
     let mut head = Vec::new();
     let late = |_: io::Error| refuse(408, "the body did not arrive");
     (&mut body).take(MAX_HEAD_BYTES).read_until(b'\n', &mut head).map_err(late)?;
-    let known: Known =
+    let known: UserFacts =
         serde_json::from_slice(&head).map_err(|_| refuse(400, "the first line is not JSON"))?;
-    // Before the turn: a slow client must not hold one.
+    // Before a permit is acquired: a slow client must not hold one.
     let mut bytes = Vec::new();
     body.read_to_end(&mut bytes).map_err(late)?;
     let _upload = match upload {
         None if !is_log(&bytes) => Some(uploads.take()?),
         other => other,
     };
-    let _turn = turns.take()?;
+    let _permit = permits.take()?;
 
     let mut context = Context::default();
     if !known.config.trim().is_empty() {
@@ -111,13 +112,14 @@ pub(super) fn diagnose(
     Ok(answer)
 }
 
-/// Whether these bytes take no more memory than they are: not a snapshot, and not compressed.
+/// Whether these bytes are a plain log: not a snapshot and not compressed, so reading them takes no
+/// more memory than they have.
 fn is_log(bytes: &[u8]) -> bool {
     !Snapshot::is_one(bytes) && !compression::is_compressed(bytes)
 }
 
-/// The beginning and the end of a log, without a torn line; all of a snapshot or of what is
-/// compressed, as the beginning.
+/// The beginning and the end of a log, in whole lines. Snapshots and compressed input are returned
+/// whole, as the beginning.
 fn ends(bytes: &[u8]) -> (&[u8], &[u8]) {
     if !is_log(bytes) || bytes.len() <= LOG_HEAD_BYTES + LOG_TAIL_BYTES {
         return (bytes, &[]);
@@ -129,7 +131,7 @@ fn ends(bytes: &[u8]) -> (&[u8], &[u8]) {
     (head, tail)
 }
 
-/// The sentences of a diagnosis, in the order of `fitgpt doctor`.
+/// The texts of a diagnosis, in the order of `fitgpt doctor`.
 fn texts(diagnosis: &Diagnosis) -> Value {
     let findings = diagnosis.findings.iter().map(|found| {
         json!({
@@ -180,8 +182,8 @@ fn texts(diagnosis: &Diagnosis) -> Value {
 fn written_keys(config: &Config) -> BTreeMap<&'static str, String> {
     let default = Written::new().resolve().expect("the defaults are a config");
     let both = config.pairs().into_iter().zip(default.pairs());
-    let is_told = |key: &str| !matches!(key, "out_dir" | "dataset" | "init_from" | "device");
-    both.filter(|((key, own), (_, default))| own != default && is_told(key))
+    let is_shown = |key: &str| !matches!(key, "out_dir" | "dataset" | "init_from" | "device");
+    both.filter(|((key, own), (_, default))| own != default && is_shown(key))
         .map(|((key, own), _)| (key, planner::plain(&own)))
         .collect()
 }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_log_whole_lines_of_both_ends_are_read() {
+    fn a_long_log_is_read_in_whole_lines_at_both_ends() {
         let line = b"step 1: loss 3.0\n";
         let long = line.repeat((LOG_HEAD_BYTES + 2 * LOG_TAIL_BYTES) / line.len());
         let long = [b"first\n", &long[..], b"last\n"].concat();

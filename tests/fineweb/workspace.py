@@ -21,7 +21,7 @@ class Ended:
         self.seconds, self.printed = seconds, printed
 
 
-class Place:
+class Workspace:
     def __init__(self, folder, program, random):
         self.folder, self.program, self.random = folder, str(program), random
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class Place:
         child.returncode = os.waitstatus_to_exitcode(status)
         ended = Ended(child, status, usage, time.monotonic() - start, out.read_text())
         if check and ended.code != 0 and not (kill_after is not None and ended.code == -9):
-            self.fail(f"{' '.join(map(str, arguments))}: exit code {ended.code}: {self.said()}")
+            self.fail(f"{' '.join(map(str, arguments))}: exit code {ended.code}: {self.text()}")
         return ended
 
     def prepare(self, *arguments, **options):
@@ -90,7 +90,7 @@ class Place:
     def prepare_killed(self, kills, seconds, out, *arguments, **options):
         """Kills a preparation at `kills` random instants of `seconds`, and continues it to its end.
 
-        Tells how many kills hit it, and how many tokens the last run found.
+        Returns how many kills hit it, and how many tokens the last run found.
         """
         hit = resumed = 0
         for _ in range(kills):
@@ -104,21 +104,21 @@ class Place:
             elif self.is_whole(out):
                 return hit, resumed  # killed after it was published
             else:
-                self.fail(f"{arguments}: exit code {ended.code} after {hit} kills: {self.said()}")
+                self.fail(f"{arguments}: exit code {ended.code} after {hit} kills: {self.text()}")
         ended = self.run("prepare", *arguments, "--out", out, "--json", check=False, **options)
         if ended.code == 0:
             resumed = json.loads(ended.printed)["resumed_tokens"]
         elif not self.is_whole(out):
-            self.fail(f"{arguments}: exit code {ended.code}: {self.said()}")
+            self.fail(f"{arguments}: exit code {ended.code}: {self.text()}")
         return hit, resumed
 
-    def said(self):
+    def text(self):
         """What the last process printed; with `--json` errors are documents."""
         return (self.folder / "stdout").read_text() + (self.folder / "stderr").read_text()
 
     def is_whole(self, out):
         """Whether a preparation was published before it was killed: it is refused, and it is there."""
-        return "--overwrite" in self.said() and not list((self.folder / out).glob(".prepar*"))
+        return "--overwrite" in self.text() and not list((self.folder / out).glob(".prepar*"))
 
     def files(self, out):
         """The files of a dataset, by name, with their hashes."""
