@@ -116,10 +116,14 @@ pub(super) fn run(
     }
     let bounds = Bounds::new(&planned.job, &one_sample(&planned.job), precision, &card);
     let time = RunTime::of(&config, &planned.job, precision, Kernels::Fitgpt, &card.rates);
+    let torch = if config.compile() { Kernels::Compiled } else { Kernels::Eager };
+    // PyTorch computes the same products, with the recomputation of the config.
+    let torch_job = Job::new(&config, vocab, precision, &runner.target(), Bytes::new(1 << 60));
+    let torch_time = RunTime::of(&config, &torch_job, precision, torch, &card.rates);
     match style {
         OutputStyle::Json => {
             let answer = json!({ "job": job_name, "config": config, "card": card,
-                "estimated": bounds, "time": time });
+                "estimated": bounds, "time": time, "torch_time": torch_time });
             terminal::line(&answer.to_string());
         }
         OutputStyle::Text => {
@@ -132,8 +136,13 @@ pub(super) fn run(
             );
             let memory = text_of::arena(planned.report.arena_bytes);
             let bounds = text(&card, &bounds, None);
-            let time = plan::time_text(&time);
-            terminal::out(&format!("{job}\n{memory}\n{bounds}{time}\n"));
+            let torch_name = match torch {
+                Kernels::Compiled => text_of::pytorch_compiled(),
+                _ => text_of::pytorch_eager(),
+            };
+            let times = [("FitGPT".to_owned(), time), (torch_name, torch_time)]
+                .map(|(name, time)| format!("\n{name}\n{}\n", plan::time_text(&time)));
+            terminal::out(&format!("{job}\n{memory}\n{bounds}{}", times.concat()));
             let plan = format!("fitgpt plan{} --gpu \"{}\"", arguments(matches), gpu.name);
             terminal::line(&format!("\n{}  ({})", names::next(plan), text_of::plans()));
         }

@@ -118,6 +118,20 @@ messages! {
         ja: "全マイクロバッチを含む 1 ステップ: 最短でも {ms} ms、最大 {tokens} トークン/s",
         de: "ein Schritt mit allen Micro-Batches: mindestens {ms} ms, höchstens {tokens} Tokens/s",
     }
+    /// The heading of an estimate for PyTorch with `torch.compile`.
+    pytorch_compiled() {
+        en: "PyTorch, compiled",
+        zh: "PyTorch（torch.compile）",
+        ja: "PyTorch（torch.compile）",
+        de: "PyTorch, kompiliert",
+    }
+    /// The heading of an estimate for PyTorch without `torch.compile`.
+    pytorch_eager() {
+        en: "PyTorch, eager",
+        zh: "PyTorch（eager）",
+        ja: "PyTorch（eager）",
+        de: "PyTorch, eager",
+    }
     /// One program with tokens, on a GPU whose peak rates are not known.
     program_alone(name, ms, tokens, gflops, runs) {
         en: "{name}: {ms} ms, {tokens} tokens/s, {gflops} GFLOP/s; best of {runs}",

@@ -267,7 +267,56 @@ def averaged_weights(device):
         average(x).softmax(-1).topk(3)
 
 
+def packed_sequences(device):
+    lstm, x = nn.LSTM(10, 14, batch_first=True).to(device), torch.randn(3, 6, 10, device=device)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([6, 4, 2]), batch_first=True)
+    out, _ = nn.utils.rnn.pad_packed_sequence(lstm(packed)[0], batch_first=True)
+    out.sum().backward()
+
+
+def per_sample_gradients(device):
+    model = nn.Sequential(nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 3)).to(device)
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    x, y = torch.randn(8, 10, device=device), torch.randint(0, 3, (8,), device=device)
+
+    def loss(weights, x, y):
+        out = torch.func.functional_call(model, weights, (x[None],))
+        return F.cross_entropy(out, y[None])
+
+    torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+
+
+def policy_gradient(device):
+    policy = nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 3)).to(device)
+    optimizer = torch.optim.Adam(policy.parameters())
+    for _ in range(2):
+        choice = torch.distributions.Categorical(logits=policy(torch.randn(12, 6, device=device)))
+        gain = choice.log_prob(choice.sample()) * torch.randn(12, device=device)
+        (-gain.mean() - 0.01 * choice.entropy().mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def orthogonal_weights(device):
+    model = nn.utils.parametrizations.orthogonal(nn.Linear(30, 30)).to(device)
+    model(torch.randn(5, 30, device=device)).sum().backward()
+
+
+def built_on_meta(device):
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 2))
+    model.to_empty(device=device)(torch.randn(3, 20, device=device)).sum().backward()
+
+
+def norm_of_transposed(device):
+    norm, head = nn.LayerNorm(32).to(device), nn.Linear(32, 32).to(device)
+    x = head(torch.randn(6, 20, 32, device=device)).transpose(1, 2).contiguous().transpose(1, 2)
+    head(norm(x)).sum().backward()
+
+
 ALL = [
+    packed_sequences, per_sample_gradients, policy_gradient, orthogonal_weights, built_on_meta,
+    norm_of_transposed,
     skip_connections, bidirectional_lstm, translation_with_dropout, scaled_accumulation,
     averaged_weights, conv_net, unrolled_rnn, encoder_with_mask, adafactor, every_optimizer, checkpointed,
     checkpointed_reentrant, views_and_in_place, retained_graph, attention_kinds,

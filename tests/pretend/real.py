@@ -27,7 +27,10 @@ class RealCount(TorchDispatchMode):
 
     def _walk(self, tree):
         if isinstance(tree, torch.Tensor):
-            self._add(tree.untyped_storage())
+            if tree.layout == torch.sparse_coo:
+                self._walk((tree._indices(), tree._values()))
+            else:
+                self._add(tree.untyped_storage())
         elif isinstance(tree, (list, tuple)):
             for item in tree:
                 self._walk(item)

@@ -1,6 +1,8 @@
 """Checks that `pretend("cpu")` counts the same bytes as real tensors."""
 
 import gc
+import os
+import tempfile
 import unittest
 
 import torch
@@ -8,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import fitgpt.torch as ft
-from pretend import models
+from pretend import models, pretend_with_new_sums
 from pretend.real import RealCount
 
 
@@ -19,7 +21,7 @@ def peaks(run):
         run("cpu")
         gc.collect()
     torch.manual_seed(0)
-    with ft.pretend("cpu") as m:
+    with pretend_with_new_sums("cpu") as m:
         run("cpu")
         gc.collect()
     assert m.bytes == real.now, f"{m.bytes} bytes are left, with real tensors {real.now}"
@@ -85,6 +87,28 @@ class Counts(unittest.TestCase):
         for name, run in OPS.items():
             with self.subTest(name):
                 self.assertEqual(*peaks(lambda _, run=run: run().backward()))
+
+    def test_a_loaded_checkpoint_counts_and_has_its_step_counts(self):
+        def trained(state=None):
+            model = nn.Linear(40, 30)
+            optimizer = torch.optim.AdamW(model.parameters())
+            if state is not None:
+                model.load_state_dict(state["model"])
+                optimizer.load_state_dict(state["optimizer"])
+            model(torch.randn(4, 40)).sum().backward()
+            optimizer.step()
+            return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "checkpoint.pt")
+            torch.save(trained(), path)
+            self.assertEqual(*peaks(lambda device: trained(torch.load(path, map_location=device))))
+            with ft.pretend("cuda") as m:
+                loaded = torch.load(path, map_location="cuda")
+                self.assertEqual(loaded["optimizer"]["state"][0]["step"].item(), 1)
+                self.assertEqual(m.bytes, 3 * (5120 + 512) + 2 * 512)
+                del loaded
+                self.assertEqual(m.bytes, 0)
 
     def test_the_independent_count_sees_a_tensor_more(self):
         def run(_, keeps):

@@ -11,6 +11,7 @@ import transformers
 from torch import nn
 
 import fitgpt.torch as ft
+from pretend import pretend_with_new_sums
 from pretend.real import RealCount
 
 SMALL = dict(
@@ -74,7 +75,7 @@ class Transformers(unittest.TestCase):
                 with RealCount() as real:
                     train(kind, config, "cpu")
                 torch.manual_seed(1)
-                with ft.pretend("cpu") as m:
+                with pretend_with_new_sums("cpu") as m:
                     train(kind, config, "cpu")
                 self.assertEqual(m.peak_bytes, real.most)
 
@@ -87,6 +88,18 @@ class Transformers(unittest.TestCase):
                         train(kind, config, "cuda", checkpoints)
                     peaks.append(m.peak_bytes)
                 self.assertLessEqual(peaks[1], peaks[0])
+
+    def test_pretrained_weights_take_their_own_size_on_the_card(self):
+        kind, config = next(families())
+        with tempfile.TemporaryDirectory() as folder:
+            model = kind(config)
+            model.save_pretrained(folder)
+            held = sum((4 * p.numel() + 511) // 512 * 512 for p in model.parameters())
+            for place in (dict(), dict(device_map="cuda")):
+                with self.subTest(**place), ft.pretend("cuda") as m:
+                    loaded = kind.from_pretrained(folder, **place).to("cuda")
+                    self.assertIs(loaded.lm_head.weight, loaded.transformer.wte.weight)
+                    self.assertEqual((m.bytes, m.peak_bytes), (held, held))
 
     def test_a_layer_drop_reads_its_random_number(self):
         _, config = next(pair for pair in families() if pair[0] is transformers.OPTForCausalLM)
@@ -118,7 +131,7 @@ class Transformers(unittest.TestCase):
         with RealCount() as real:
             run("cpu")
         torch.manual_seed(1)
-        with ft.pretend("cpu") as m:
+        with pretend_with_new_sums("cpu") as m:
             run("cpu")
         self.assertEqual(m.peak_bytes, real.most)
         with ft.pretend("cuda") as m, m.phase("train"):

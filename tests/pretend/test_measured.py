@@ -79,6 +79,23 @@ class Phases(unittest.TestCase):
             self.assertEqual(card.cpu().device.type, "cpu")
             self.assertEqual(torch.cuda.memory_allocated(), 4 << 20)
 
+    def test_a_model_from_outside_is_moved_and_stays_tied(self):
+        model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False))
+        model[1].weight = model[0].weight
+        with ft.pretend() as m:
+            model.to("cuda")
+            self.assertIs(model[0].weight, model[1].weight)
+            self.assertEqual(m.bytes, 64 * 64 * 4)
+
+    def test_the_device_meta_is_not_the_card(self):
+        with ft.pretend() as m:
+            with torch.device("meta"):
+                model = nn.Linear(1000, 1000)
+            self.assertEqual((model.weight.device.type, m.bytes), ("meta", 0))
+            self.assertEqual(torch.ones(10, device="cuda").to("meta").device.type, "meta")
+            model.to_empty(device="cuda")
+        self.assertEqual(m.peak_bytes, 4_000_256 + 4096)
+
     def test_kinds_at_the_peak_add_up_and_are_told_apart(self):
         with ft.pretend() as m:
             count = train(m)
@@ -153,6 +170,12 @@ class Values(unittest.TestCase):
         with ft.pretend() as m:
             torch.compile(nn.Linear(4, 4, device="cuda"))(torch.ones(1, 4, device="cuda"))
         self.assertIn("torch.compile", " ".join(m.notes))
+
+    def test_sparse_gradients_are_noted(self):
+        with ft.pretend() as m:
+            table = nn.Embedding(500, 16, sparse=True, device="cuda")
+            table(torch.zeros(6, 10, dtype=torch.long, device="cuda")).sum().backward()
+        self.assertTrue(any(note.startswith("sparse tensors") for note in m.notes), list(m.notes))
 
     def test_what_is_not_counted_is_noted(self):
         with ft.pretend() as m:

@@ -10,8 +10,7 @@ import os
 import pathlib
 import unittest
 
-import fitgpt.torch as ft
-from pretend import nanogpt
+from pretend import nanogpt, pretend_with_new_sums
 
 HERE = pathlib.Path(__file__).parent
 # 16-bit and float32, checkpointing, biases, small and large vocabularies. FITGPT_ALL_ROWS=1: all
@@ -28,7 +27,7 @@ class Peaks(unittest.TestCase):
     def test_on_a_cpu_every_peak_is_the_counted_one(self):
         for row in rows("peaks_cpu.jsonl"):
             with self.subTest(**row["config"]):
-                with ft.pretend("cpu") as m:
+                with pretend_with_new_sums("cpu") as m:
                     nanogpt.train(row["config"], "cpu", m)
                 for name, counted in self.peaks(row):
                     self.assertEqual(m.phases[name].peak_bytes, counted, name)
@@ -36,7 +35,7 @@ class Peaks(unittest.TestCase):
     def test_on_cuda_every_peak_is_the_counted_one_and_what_it_lacks(self):
         for row in rows("peaks_cuda.jsonl"):
             with self.subTest(**row["config"]):
-                with ft.pretend("cuda") as m:
+                with pretend_with_new_sums("cuda") as m:
                     nanogpt.train(row["config"], "cuda", m)
                 for name, counted in self.peaks(row):
                     lacks = sum(g.bytes for g in m.alive(name) if self.is_random_state(g))

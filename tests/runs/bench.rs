@@ -67,6 +67,14 @@ fn an_estimate_counts_the_ops_that_are_measured_and_runs_none() {
     assert_eq!(adamw["limit"], "bytes");
     assert!(adamw["ms"].as_f64().unwrap() > 124e6 * 32.0 / 504e6, "{adamw}");
 
+    // Both engines have the time that `plan` estimates.
+    for (engine, key) in [("fitgpt", "time"), ("torch", "torch_time")] {
+        let plan = place.run(&["plan", "--engine", engine, "--gpu", "RTX 4070", "--json"]);
+        let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+        assert!(plan["time"]["run_s"].is_array(), "{plan}");
+        assert_eq!(answer[key], plan["time"], "{engine}");
+    }
+
     let unknown = place.run(&["bench", "--estimate", "--gpu", "GTX 1080"]);
     assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
     assert!(unknown.stderr.contains("GeForce RTX 4090"), "{}", unknown.stderr);

@@ -14,6 +14,8 @@ import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
+from .sums import GradientSums
+
 aten = torch.ops.aten
 # The kind of a tensor that is not marked as something else. The names are those of `plan`.
 _BY_STAGE = {
@@ -31,6 +33,7 @@ class Attribution:
 
     def __init__(self, live):
         self.live = live
+        self.sums = GradientSums(live)
         self.paths = weakref.WeakKeyDictionary()
         self.roots = weakref.WeakSet()
         self.optimizers = weakref.WeakSet()
@@ -52,6 +55,7 @@ class Attribution:
             finally:
                 self.backward_depth -= 1
                 self.last = ""
+                self.sums.leave()
 
         hooks = [
             modules.register_module_forward_pre_hook(self._enter),
@@ -76,21 +80,9 @@ class Attribution:
             node = torch._C._current_autograd_node()
             if node is not None:
                 self.last = self._module_of(node)
+                self.sums.enter(node)
             return self.last, "backward"
         return "", "outside"
-
-    def is_gradient_sum(self, op):
-        """Whether the engine is adding two gradients of one tensor.
-
-        Under any dispatch mode the engine allocates a third tensor for the sum. Without one it
-        adds in place if it holds the last reference, which it does unless user code kept one.
-        """
-        return (
-            op is aten.add.Tensor
-            and self.backward_depth > 0
-            and not self.stack
-            and torch._C._current_autograd_node() is None
-        )
 
     def watch(self, op, args):
         if op in _LOSSES and args[0].dim() >= 2:

@@ -27,11 +27,26 @@ def is_cuda(value):
 
 
 def on_card(device):
-    """The device that Python code means; C++ reports `meta` for a fake CUDA tensor."""
+    """The device that an op means; C++ reports `meta` for a fake CUDA tensor."""
     if device is None:
         return None
     device = torch.device(device)
-    return CUDA if device.type in ("cuda", "meta") else device
+    if device.type == "cuda" or (device.type == "meta" and not _user_meta):
+        return CUDA
+    return device
+
+
+# Not empty while user code asks for the device `meta`: in `torch.device("meta")` or `.to("meta")`.
+_user_meta = []
+
+
+@contextlib.contextmanager
+def _asked_for_meta():
+    _user_meta.append(True)
+    try:
+        yield
+    finally:
+        _user_meta.pop()
 
 
 @contextlib.contextmanager
@@ -40,6 +55,13 @@ def installed(capability, memory):
     with contextlib.ExitStack() as stack:
         for target, name, value in [*_tensor_patches(), *_cuda_patches(capability, memory)]:
             stack.enter_context(mock.patch.object(target, name, value, create=True))
+        yield
+
+
+@contextlib.contextmanager
+def in_lists():
+    """Lets optimizers and clipping take fake tensors as lists, as they take real ones."""
+    with contextlib.ExitStack() as stack:
         for types in _foreach_types():
             types.append(FakeTensor)
             stack.callback(types.remove, FakeTensor)
@@ -86,8 +108,64 @@ def parameters_movable():
         ),
         mock.patch.object(FakeTensor, "__deepcopy__", deepcopy, create=True),
         mock.patch.object(torch.utils, "swap_tensors", swap_tensors),
+        mock.patch.object(torch.nn.Module, "_apply", _moving(set_data)),
     ):
         yield
+
+
+def _moving(set_data):
+    """`Module._apply` for fake parameters.
+
+    A parameter whose data cannot be replaced is replaced itself: a real one, or one that moves from
+    or to the device `meta`. Modules that share it still share it afterwards.
+    """
+    apply = torch.nn.Module._apply
+    replaced = {}
+    depth = 0
+
+    def moved(parameter, fn):
+        if id(parameter) in replaced:
+            return replaced[id(parameter)][1]
+        source = parameter
+        if not isinstance(parameter, FakeTensor):
+            source = torch.empty_strided(
+                parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu"
+            )
+        with torch.no_grad():
+            value = fn(source)
+        if source is parameter and torch._has_compatible_shallow_copy_type(parameter, value):
+            set_data(parameter, value)
+            return parameter
+        made = torch.nn.Parameter(value, parameter.requires_grad)
+        replaced[id(parameter)] = parameter, made  # holds `parameter`: its id must not be reused
+        return made
+
+    def _apply(self, fn, recurse=True):
+        nonlocal depth
+        if any(torch.nn.parameter.is_lazy(p) for p in self._parameters.values()):
+            return apply(self, fn, recurse)
+        depth += 1
+        try:
+            for child in self.children() if recurse else ():
+                child._apply(fn)
+            for name, parameter in self._parameters.items():
+                if parameter is None:
+                    continue
+                gradient = parameter.grad
+                self._parameters[name] = made = moved(parameter, fn)
+                if gradient is not None:
+                    with torch.no_grad():
+                        made.grad = fn(gradient).requires_grad_(gradient.requires_grad)
+            for name, tensor in self._buffers.items():
+                if tensor is not None:
+                    self._buffers[name] = fn(tensor)
+        finally:
+            depth -= 1
+            if depth == 0:
+                replaced.clear()
+        return self
+
+    return _apply
 
 
 def _foreach_types():
@@ -111,6 +189,9 @@ def _tensor_patches():
     def to(self, *args, **kwargs):
         args, copy = _without_copy(args, kwargs)
         device, dtype, non_blocking, layout = torch._C._nn._parse_to(*args, **kwargs)
+        if any(_names_meta(value) for value in (*args, kwargs.get("device"))):
+            with _asked_for_meta():
+                return torch.ops.aten._to_copy(self, dtype=dtype or self.dtype, device=META)
         target = on_card(device) or self.device
         if target.type == self.device.type:
             return torch.Tensor.to(
@@ -136,6 +217,14 @@ def _tensor_patches():
     def of_type(kind):
         return property(lambda self: self.device.type == kind)
 
+    context = torch.utils._device.DeviceContext
+    call = context.__torch_function__
+
+    def torch_function(self, *args, **kwargs):
+        with _asked_for_meta() if self.device.type == "meta" else contextlib.nullcontext():
+            return call(self, *args, **kwargs)
+
+    yield context, "__torch_function__", torch_function
     yield FakeTensor, "__torch_dispatch__", classmethod(torch_dispatch)
     yield FakeTensor, "to", to
     yield FakeTensor, "cuda", cuda
@@ -151,6 +240,10 @@ def _tensor_patches():
     for name in ("init_gpu_context", "init_cuda_context"):
         if hasattr(fake_tensor, name):
             yield fake_tensor, name, lambda *_: None
+
+
+def _names_meta(value):
+    return isinstance(value, (str, torch.device)) and torch.device(value).type == "meta"
 
 
 def _without_copy(args, kwargs):

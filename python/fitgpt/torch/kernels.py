@@ -40,6 +40,9 @@ def settle(op, args, result):
         storage = result.untyped_storage()
         if count * result.element_size() > storage.nbytes():
             storage.resize_(count * result.element_size())
+    elif op is aten.native_layer_norm_backward.default and result[0] is not None:
+        # The kernels return a contiguous gradient for an input of any strides.
+        return (torch.empty_like(result[0], memory_format=torch.contiguous_format), *result[1:])
     elif op is aten.native_batch_norm.default and _is_for_cudnn(*args):
         return (result[0], *(t.new_empty(0) for t in result[1:]))
     elif op is _LSTM and args[-1] and torch.is_grad_enabled():
@@ -129,12 +132,8 @@ def fallbacks():
         yield
 
 
-def storages(result):
-    """The tensors of a result that have storages; a sparse tensor has several."""
+def tensors(result):
+    """The tensors of a result."""
     for leaf in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
-        if not isinstance(leaf, torch.Tensor):
-            continue
-        if leaf.layout == torch.strided:
+        if isinstance(leaf, torch.Tensor):
             yield leaf
-        elif leaf.layout == torch.sparse_coo:
-            yield from (leaf._indices(), leaf._values())

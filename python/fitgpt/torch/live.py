@@ -6,6 +6,9 @@ counted from the op that made it until its last owner, Python or autograd, drops
 
 import weakref
 
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+
 ALIGN = 512
 
 
@@ -38,16 +41,14 @@ class Phase:
         self.peak_bytes = 0
         self.peak_op = None
         self.peak_time = 0
-        self.peak_sum_bytes = 0
         self.spans = []
 
     def __repr__(self):
         return f"Phase({self.name!r}, peak_bytes={self.peak_bytes})"
 
-    def reach(self, live, op, time, sum_bytes=0):
+    def reach(self, live, op, time):
         if live > self.peak_bytes:
             self.peak_bytes, self.peak_op, self.peak_time = live, op, time
-            self.peak_sum_bytes = sum_bytes
 
 
 class Live:
@@ -83,6 +84,9 @@ class Live:
         return record
 
     def record_of(self, tensor):
+        """The record of a tensor's storage, or `None`: sparse and `torch.func`'s tensors have none."""
+        if tensor.layout != torch.strided or is_functorch_wrapped_tensor(tensor):
+            return None
         entry = self._alive.get(tensor.untyped_storage()._cdata)
         return None if entry is None else entry[0]
 
@@ -94,12 +98,18 @@ class Live:
             if size != entry[0].bytes:
                 self._resize(storage._cdata, entry, size, entry[0])
 
-    def reach(self, op, sum_bytes=0):
+    def reuse(self, tensor):
+        """Ends a storage whose memory the running op's result has taken over."""
+        record, _ = self._alive.pop(tensor.untyped_storage()._cdata)
+        record.died = self.time
+        self.bytes -= record.bytes
+
+    def reach(self, op):
         """Ends an op and records the live bytes."""
         self.time += 1
         self.curve.append((self.time, op))
         for phase in self.active:
-            phase.reach(self.bytes, op, self.time, sum_bytes)
+            phase.reach(self.bytes, op, self.time)
 
     def alive_at(self, time):
         return [r for r in self.records if r.is_alive(time)]

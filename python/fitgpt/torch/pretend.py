@@ -1,5 +1,6 @@
 """`pretend`: runs PyTorch code on fake tensors and counts the memory it would use."""
 
+import concurrent.futures
 import contextlib
 import functools
 import warnings
@@ -15,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import device as fake_cuda
-from . import kernels, unknown, values
+from . import files, kernels, unknown, values
 from .attribution import Attribution
 from .autocast import Autocast
 from .live import Live
@@ -67,7 +68,7 @@ class _FakeMode(FakeTensorMode):
             return fake_cuda.META
         kwargs = dict(kwargs or {})
         if self.is_for_cuda and kwargs.get("device") == fake_cuda.META:
-            kwargs["device"] = fake_cuda.CUDA
+            kwargs["device"] = fake_cuda.on_card(fake_cuda.META)
         return super().__torch_dispatch__(op, types, args, kwargs)
 
 
@@ -94,9 +95,12 @@ class Counter(TorchDispatchMode):
             if self.kind == "cuda":
                 stack.enter_context(fake_cuda.installed(self.capability, self.measured.card))
                 stack.enter_context(self._kernels())
+            stack.enter_context(fake_cuda.in_lists())
             stack.enter_context(fake_cuda.parameters_movable())
             stack.enter_context(kernels.fallbacks())
             stack.enter_context(self._reading_back())
+            stack.enter_context(_one_thread())
+            stack.enter_context(files.fake(self, lambda: active() is not None))
             stack.enter_context(self.attribution.installed())
             stack.callback(torch.nn.modules.module.register_module_forward_pre_hook(self._look).remove)
             stack.enter_context(self.fake_mode)
@@ -169,13 +173,14 @@ class Counter(TorchDispatchMode):
             (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
             (torch, "save", save),
             (torch.optim.LBFGS, "step", step),
+            (torch._VF, "_pad_packed_sequence", unknown.padded),
             # Libraries use this to detect tracing, and then skip decisions by value that a real
             # run makes.
             (torch._subclasses, "FakeTensor", type("FakeTensor", (), {})),
         ]
         with contextlib.ExitStack() as stack:
             for target, name, value in patches:
-                stack.enter_context(mock.patch.object(target, name, value))
+                stack.enter_context(mock.patch.object(target, name, value, create=True))
             yield
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
@@ -196,26 +201,53 @@ class Counter(TorchDispatchMode):
         if answer is not unknown.NO_ANSWER:
             return answer
         result = kernels.settle(op, args, self._run(op, args, kwargs))
-        self._count(op, args, result)
+        self._count(op, args, kwargs, result)
         values.follow(op, args, kwargs, result)
+        unknown.assume(op, args, result, self.notes)
         return result
 
     def _run(self, op, args, kwargs):
+        if op is aten._pack_padded_sequence.default:
+            return unknown.packed(*args, self.notes)
         try:
             return op(*args, **kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException):
             return unknown.shaped(op, args, kwargs, self.notes)
 
-    def _count(self, op, args, result):
+    def count_loaded(self, tree):
+        """Counts tensors that `torch.load` made without an op."""
+        for tensor in kernels.tensors(tree):
+            if tensor.layout == torch.strided and tensor.device.type == self.kind:
+                self.live.see(tensor, "load", *self.attribution.here())
+        self.live.reach("load")
+
+    def _count(self, op, args, kwargs, result):
         name = op._schema.name.rpartition("::")[2]
         module, stage = self.attribution.here()
-        before = self.live.bytes
-        for tensor in kernels.storages((result, args) if op._schema.is_mutable else result):
-            if tensor.device.type == self.kind:
+        is_sum = stage == "backward" and self.attribution.sums.is_in_place(op, args, kwargs)
+        for tensor in kernels.tensors((result, args) if op._schema.is_mutable else result):
+            if tensor.layout != torch.strided:
+                self.notes.add("sparse tensors", "not counted, nor is what is computed from them")
+            elif tensor.device.type == self.kind:
                 self.live.see(tensor, name, module, stage)
+        if is_sum:
+            self.live.reuse(args[0])
         self.attribution.watch(op, args)
-        is_sum = self.attribution.is_gradient_sum(op)
-        self.live.reach(name, self.live.bytes - before if is_sum else 0)
+        self.live.reach(name)
+
+
+def _one_thread():
+    """Runs the tasks of thread pools at once: dispatch modes hold for one thread only."""
+
+    def submit(_, function, /, *args, **kwargs):
+        future = concurrent.futures.Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    return mock.patch.object(concurrent.futures.ThreadPoolExecutor, "submit", submit)
 
 
 @functools.lru_cache(maxsize=None)

@@ -45,11 +45,6 @@ def text(measured, card=None, groups=12):
     if len(alive) > groups:
         rest = sum(g.bytes for g in alive[groups:])
         lines.append(f"  {size(rest):>11}  {len(alive) - groups} more groups")
-    if highest.peak_sum_bytes:
-        lines.append(
-            f"the peak adds two gradients; PyTorch does so in place if it can, in "
-            f"{size(highest.peak_sum_bytes)} less"
-        )
     lines += [f"note: {note}" for note in measured.notes]
     if card is not None:
         lines += ["", verdict(measured, card)]

@@ -5,6 +5,7 @@ depends on values is the largest possible one, and a note is added.
 """
 
 import torch
+from torch.utils._mode_utils import no_dispatch
 
 from . import values
 
@@ -26,9 +27,22 @@ def answer(op, args, kwargs, notes):
             return values.read(torch.equal, *reals)
         notes.add("equal", "tensors without values were compared: counted as different")
         return False
+    if op is aten.allclose.default:
+        reals = [values.known(t) for t in args[:2]]
+        if all(real is not None for real in reals):
+            return values.read(lambda *pair: torch.allclose(*pair, *args[2:], **kwargs), *reals)
+        notes.add("allclose", "tensors without values were compared: counted as different")
+        return False
     if op in _ASSERTIONS:
         return None
     return NO_ANSWER
+
+
+def assume(op, args, result, notes):
+    """Gives a value to the result of a check, which must pass for the program to go on."""
+    if op is aten._is_all_true.default and values.known(args[0]) is None:
+        notes.add("_is_all_true", "a check of values, as in `torch.distributions`: counted as passed")
+        values.remember(result, values.read(lambda: torch.ones((), dtype=torch.bool)))
 
 
 _ASSERTIONS = {
@@ -45,9 +59,11 @@ def shaped(op, args, kwargs, notes):
     real = values.real_result(op, args, kwargs)
     if real is not None:
         return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda t: _fake(t.shape, t.dtype, args[0].device), real
+            torch.Tensor, lambda t: _fake_of(t, args[0].device), real
         )
     tensor = args[0]
+    if op in (aten._ctc_loss.default, aten._ctc_loss.Tensor):
+        return _ctc_loss(*args[:2], args[3], notes)
     if op is aten.nonzero.default:
         shape, dtype = (tensor.numel(), tensor.dim()), torch.int64
     elif op is aten.masked_select.default:
@@ -60,6 +76,37 @@ def shaped(op, args, kwargs, notes):
         )
     notes.add(str(op), "its shape depends on values: counted with the largest possible shape")
     return _fake(shape, dtype, tensor.device)
+
+
+def packed(input, lengths, batch_first, notes):
+    """`_pack_padded_sequence`. The batch sizes are a real tensor, because RNNs read them in C++."""
+    real = values.known(lengths)
+    if real is None:
+        notes.add("pack_padded_sequence", "lengths are not known: counted with the longest")
+        counts = [input.size(1 if batch_first else 0)] * lengths.numel()
+    else:
+        counts = values.read(torch.Tensor.tolist, real)
+    steps = range(max(counts))
+    with no_dispatch():
+        batch_sizes = torch.tensor([sum(count > step for count in counts) for step in steps])
+    data = torch.empty((sum(counts), *input.shape[2:]), dtype=input.dtype, device=input.device)
+    return data, batch_sizes
+
+
+def padded(data, batch_sizes, batch_first, padding_value, total_length):
+    """`_pad_packed_sequence`, which PyTorch computes in C++ by writing values into a tensor."""
+    sizes = values.read(torch.Tensor.tolist, values.known(batch_sizes))
+    steps = max(total_length, len(sizes))
+    shape = (steps, sizes[0], *data.shape[1:])
+    output = torch.full(shape, padding_value, dtype=data.dtype, device=data.device)
+    start = offset = 0
+    for step, size in enumerate(sizes, 1):
+        if step == len(sizes) or sizes[step] != size:
+            part = data[offset : offset + size * (step - start)]
+            output[start:step, :size].copy_(part.view(step - start, size, *data.shape[1:]))
+            start, offset = step, offset + size * (step - start)
+    lengths = torch.tensor([sum(size > row for size in sizes) for row in range(sizes[0])])
+    return output.transpose(0, 1) if batch_first else output, lengths
 
 
 def _without_masks(indices, notes):
@@ -75,6 +122,27 @@ def _without_masks(indices, notes):
         count = index.numel() if real is None else values.read(lambda t: int(t.count_nonzero()), real)
         expanded += [_fake((count,), torch.int64, index.device) for _ in range(index.dim())]
     return expanded
+
+
+def _ctc_loss(log_probs, targets, target_lengths, notes):
+    """The losses of a batch, and a table over the steps and the longest target with its blanks."""
+    steps, batch = log_probs.shape[:2]
+    if isinstance(target_lengths, torch.Tensor):
+        target_lengths = values.known(target_lengths)
+    if target_lengths is None:
+        notes.add("ctc_loss", "lengths are not known: counted with the longest target possible")
+        longest = targets.size(-1)
+    else:
+        longest = values.read(lambda: int(max(target_lengths)))
+    shapes = (batch,), (batch, steps, 2 * longest + 1)
+    return tuple(_fake(shape, log_probs.dtype, log_probs.device) for shape in shapes)
+
+
+def _fake_of(real, device):
+    made = _fake(real.shape, real.dtype, device)
+    if values.is_small(made):
+        values.remember(made, real)
+    return made
 
 
 def _fake(shape, dtype, device):

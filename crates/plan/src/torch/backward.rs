@@ -173,7 +173,8 @@ impl ModelPass<'_> {
         let gradient = (TensorClass::Gradient, Life::Inner);
         let d_tokens = self.tape.tensor("d_wte.weight of the tokens", &shape, DType::F32, gradient);
         self.tape.run("embedding_dense_backward", &[d_x, tokens], &[d_tokens]);
-        // `wte` is also the head: its two gradients are added here, into a third tensor.
+        // `wte` is also the head: its two gradients are added here, into a third tensor. The counts
+        // that these programs match ran under a dispatch mode; without one PyTorch adds in place.
         let d_wte = self.tape.new_gradient("wte.weight");
         self.tape.run("add", &[d_head, d_tokens], &[d_wte]);
         self.tape.accumulate("wte.weight", d_wte);

@@ -42,11 +42,11 @@ struct CompiledBlock {
 const LAYERS: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
 
 /// One micro-batch, the last of a step.
-pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
-    let ProgramSpec { model, options, .. } = *sheet;
+pub(super) fn train(spec: &ProgramSpec<'_>) -> Program {
+    let ProgramSpec { model, options, .. } = *spec;
     let held = HeldState { gradients: options.accumulation > 1, ..HeldState::later(options) };
     let shape = (options.batch, options.seq);
-    let mut p = ModelPass::new(TorchPhase::Train, sheet, held, shape);
+    let mut p = ModelPass::new(TorchPhase::Train, spec, held, shape);
     p.dropout = options.dropout;
     let (tokens, targets) = p.inputs("", Life::Input);
     let stale = p.stale("micro-batch");
@@ -86,10 +86,10 @@ pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
 }
 
 /// One batch of `estimate_loss`, not the first.
-pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldState) -> Program {
-    let ProgramSpec { model, options, .. } = *sheet;
+pub(super) fn evaluate(phase: TorchPhase, spec: &ProgramSpec<'_>, held: HeldState) -> Program {
+    let ProgramSpec { model, options, .. } = *spec;
     let shape = (options.eval_batch, options.eval_seq);
-    let mut p = ModelPass::new(phase, sheet, held, shape);
+    let mut p = ModelPass::new(phase, spec, held, shape);
     p.names_of_training(phase);
     let (tokens, targets) = p.inputs("", Life::Input);
     let stale = p.stale("batch");

@@ -72,11 +72,11 @@ pub(super) struct EagerEmbedding {
 }
 
 /// One micro-batch, the last of a step, with the gradients of the earlier ones.
-pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
-    let ProgramSpec { model, options, .. } = *sheet;
+pub(super) fn train(spec: &ProgramSpec<'_>) -> Program {
+    let ProgramSpec { model, options, .. } = *spec;
     let held = HeldState { gradients: options.accumulation > 1, ..HeldState::later(options) };
     let shape = (options.batch, options.seq);
-    let mut p = ModelPass::new(TorchPhase::Train, sheet, held, shape);
+    let mut p = ModelPass::new(TorchPhase::Train, spec, held, shape);
     p.dropout = options.dropout;
     let inputs = p.inputs("", Life::Input);
     let stale = p.stale("micro-batch");
@@ -109,10 +109,10 @@ pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
 }
 
 /// One batch of `estimate_loss`, not the first: variables of the previous one are still held.
-pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldState) -> Program {
-    let ProgramSpec { model, options, .. } = *sheet;
+pub(super) fn evaluate(phase: TorchPhase, spec: &ProgramSpec<'_>, held: HeldState) -> Program {
+    let ProgramSpec { model, options, .. } = *spec;
     let shape = (options.eval_batch, options.eval_seq);
-    let mut p = ModelPass::new(phase, sheet, held, shape);
+    let mut p = ModelPass::new(phase, spec, held, shape);
     p.names_of_training(phase);
     let inputs = p.inputs("", Life::Input);
     let stale = p.stale("batch");
@@ -131,11 +131,11 @@ pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldSta
 }
 
 /// One token of `sample.py` at the end of a block: no cache, the whole prefix is recomputed.
-pub(super) fn sample(sheet: &ProgramSpec<'_>) -> Program {
-    let ProgramSpec { model, options, .. } = *sheet;
+pub(super) fn sample(spec: &ProgramSpec<'_>) -> Program {
+    let ProgramSpec { model, options, .. } = *spec;
     let held = HeldState { masks: !options.fused_attention, ..HeldState::default() };
     let shape = (1, u64::from(model.block));
-    let mut p = ModelPass::new(TorchPhase::Sample, sheet, held, shape);
+    let mut p = ModelPass::new(TorchPhase::Sample, spec, held, shape);
     let (tokens, _) = p.inputs("", Life::Input);
     let embedded = p.embed(tokens);
     let mut x = embedded.x;

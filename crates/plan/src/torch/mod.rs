@@ -283,18 +283,18 @@ struct ProgramSpec<'a> {
     names: Names,
 }
 
-fn write(phase: TorchPhase, sheet: &ProgramSpec<'_>) -> Program {
-    let options = sheet.options;
+fn write(phase: TorchPhase, spec: &ProgramSpec<'_>) -> Program {
+    let options = spec.options;
     let evaluate = if options.compile { compiled::evaluate } else { eager::evaluate };
     match phase {
-        TorchPhase::Resume => resume::resume(sheet),
-        TorchPhase::EvaluateFirst => evaluate(phase, sheet, HeldState::first(options)),
-        TorchPhase::Train if options.compile => compiled::train(sheet),
-        TorchPhase::Train => eager::train(sheet),
-        TorchPhase::Update => update::update(sheet),
-        TorchPhase::Evaluate => evaluate(phase, sheet, HeldState::later(options)),
+        TorchPhase::Resume => resume::resume(spec),
+        TorchPhase::EvaluateFirst => evaluate(phase, spec, HeldState::first(options)),
+        TorchPhase::Train if options.compile => compiled::train(spec),
+        TorchPhase::Train => eager::train(spec),
+        TorchPhase::Update => update::update(spec),
+        TorchPhase::Evaluate => evaluate(phase, spec, HeldState::later(options)),
         // `sample.py` does not compile by default.
-        TorchPhase::Sample => eager::sample(sheet),
+        TorchPhase::Sample => eager::sample(spec),
     }
 }
 

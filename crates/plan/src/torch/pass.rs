@@ -27,12 +27,12 @@ pub(super) struct ModelPass<'a> {
 impl<'a> ModelPass<'a> {
     pub(super) fn new(
         phase: TorchPhase,
-        sheet: &ProgramSpec<'a>,
+        spec: &ProgramSpec<'a>,
         held: HeldState,
         (batch, seq): (u64, u64),
     ) -> Self {
-        let tape = Tape::new(phase.name(), sheet, held);
-        let options = sheet.options;
+        let tape = Tape::new(phase.name(), spec, held);
+        let options = spec.options;
         let is_recorded = phase == TorchPhase::Train;
         let cast_weights = Vec::new();
         Self { tape, options, batch, seq, dropout: false, is_recorded, cast_weights }

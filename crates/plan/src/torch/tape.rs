@@ -71,8 +71,8 @@ struct StateTable {
 }
 
 impl<'a> Tape<'a> {
-    pub(super) fn new(name: &'static str, sheet: &ProgramSpec<'a>, held: HeldState) -> Self {
-        let ProgramSpec { model, names, .. } = *sheet;
+    pub(super) fn new(name: &'static str, spec: &ProgramSpec<'a>, held: HeldState) -> Self {
+        let ProgramSpec { model, names, .. } = *spec;
         let (state, table) = state(model, held, names);
         let program = Program::new(ProgramKind::Other(name), state);
         Self { model, program, ops: Vec::new(), names, table, has_gradients: held.gradients }

@@ -12,11 +12,11 @@ use crate::{
 
 /// After the last micro-batch: gradients and moments exist, and `logits` still holds the last
 /// micro-batch's.
-pub(super) fn update(sheet: &ProgramSpec<'_>) -> Program {
-    let options = sheet.options;
+pub(super) fn update(spec: &ProgramSpec<'_>) -> Program {
+    let options = spec.options;
     let held = HeldState { gradients: true, ..HeldState::later(options) };
     let shape = (options.batch, options.seq);
-    let mut pass = ModelPass::new(TorchPhase::Update, sheet, held, shape);
+    let mut pass = ModelPass::new(TorchPhase::Update, spec, held, shape);
     pass.names_of_training(TorchPhase::Update);
     let mut tape = pass.tape;
     clip(&mut tape);
