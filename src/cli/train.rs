@@ -165,6 +165,9 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
             let line = ranks_words::together(ranks.count(), hosts, config.lanes());
             terminal::line(&line);
         }
+        if ranks.wants_more_connections() {
+            terminal::line(&ranks_words::more_connections());
+        }
         terminal::out(&begin::introduction(&start, &config));
         if wants_fit && planned.report.fits {
             let text =

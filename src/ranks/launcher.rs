@@ -34,7 +34,18 @@ pub(super) struct Launcher {
 /// Set by Open MPI's `mpirun`.
 const OPEN_MPI: &str = VARIABLES[0];
 
+/// How many TCP connections Open MPI opens between two processes, if the user has set it.
+const TCP_LINKS: &str = "OMPI_MCA_btl_tcp_links";
+
 impl Launcher {
+    /// Whether messages in both directions wait for each other on Ethernet. Open MPI has one TCP
+    /// connection between two processes unless told otherwise. The handshake of a message then waits
+    /// behind the data of another one: at 200 Mb/s, steps waited 1.9 times as long as with two
+    /// connections (`bench/ranks_network.py`).
+    pub(super) fn has_one_connection(&self) -> bool {
+        self.is_open_mpi() && env::var_os(TCP_LINKS).is_none()
+    }
+
     /// Whether Open MPI's `mpirun` has started this process.
     pub(super) fn is_open_mpi(&self) -> bool {
         self.variable == OPEN_MPI

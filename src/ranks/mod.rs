@@ -122,6 +122,12 @@ impl Ranks {
         self.transport.as_ref().map_or(0, Transport::rank)
     }
 
+    /// Whether a second TCP connection between machines would speed up messages on Ethernet.
+    pub fn wants_more_connections(&self) -> bool {
+        self.n_hosts() > 1
+            && Launcher::find().is_some_and(|launcher| launcher.has_one_connection())
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.hosts.len()
