@@ -233,7 +233,7 @@ fn print_both(torch: &TimedReport<'_>, fitgpt: &TimedReport<'_>, style: OutputSt
     let PlanReport { fits, verdict, .. } = *fitgpt.report;
     match style {
         OutputStyle::Json => {
-            print_json(&BothReports { engine: "both", fits, verdict, fitgpt, torch })
+            print_json(&BothReports { engine: "both", fits, verdict, fitgpt, torch });
         }
         OutputStyle::Text => {
             terminal::out(&text_of_both(torch.report, fitgpt.report));

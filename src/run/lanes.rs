@@ -1,10 +1,10 @@
 //! The sum over lanes: adds up the gradients of all lanes in lane order, for any number of ranks.
 //!
-//! A lane is a part of a step whose gradients are summed separately. Rank r runs lanes r, r + R, r
-//! + 2R, … one after the other. After each round of R lanes, the owner of a piece of the gradient
-//! receives that piece from every other rank and adds the lanes to its running total in lane order,
-//! beginning with lane 0 itself. The order of additions is therefore a property of the training
-//! run: it depends on the number of lanes, never on the number of ranks.
+//! A lane is a part of a step whose gradients are summed separately. Rank r of R runs lane r and
+//! every R-th lane after it, one after the other. After each round of R lanes, the owner of a piece
+//! of the gradient receives that piece from every other rank and adds the lanes to its running total
+//! in lane order, beginning with lane 0 itself. The order of additions is therefore a property of
+//! the training run: it depends on the number of lanes, never on the number of ranks.
 //!
 //! A gradient is sent as soon as the last micro-batch of a lane has finished with it, while the
 //! backward pass goes on to earlier layers ([`LaneSum::progress`]). So messages are in the order in
