@@ -63,6 +63,16 @@ pub enum OtherFailure {
     WorkerCrashed,
 }
 
+/// What shows that memory grows during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GrowthSign {
+    /// The user describes it.
+    Described,
+    /// Many steps fitted before one failed. A later batch may also be larger.
+    FailsLate,
+}
+
 /// How a server or a framework reserves memory in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -320,6 +330,11 @@ causes! {
         elements: Option<u64>,
         /// The model, if it is a published one.
         model: Option<String>,
+    }
+    /// Tensors of earlier steps are kept.
+    "memory-grows" MemoryGrows {
+        /// What shows it.
+        sign: GrowthSign,
     }
     /// One pass needs more memory than the card has.
     "batch-too-large" BatchTooLarge {

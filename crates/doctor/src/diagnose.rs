@@ -35,7 +35,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Nothing is known besides the log.
+    /// Only the log is known.
     pub fn new() -> Self {
         Self::default()
     }

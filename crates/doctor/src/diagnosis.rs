@@ -216,11 +216,78 @@ impl Finding {
     }
 }
 
+/// A tensor or a class of tensors in an account of memory. JSON has its English name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShareName {
+    /// All weights.
+    Weights,
+    /// All gradients.
+    Gradients,
+    /// All moments.
+    OptimizerState,
+    /// Values kept for the backward pass.
+    Activations,
+    /// Scores over the vocabulary.
+    Logits,
+    /// Temporaries of ops.
+    Scratch,
+    /// Tokens and targets.
+    Inputs,
+    /// Adapters with their gradients and moments.
+    Adapters,
+    /// The logits of the previous evaluation batch.
+    LastLogits,
+    /// The logits of the previous micro-batch.
+    LastMicroLogits,
+    /// Everything smaller than the items that are listed.
+    Other,
+    /// One tensor of a program, or the line of code that owns a block of a snapshot.
+    Tensor(String),
+}
+
+impl ShareName {
+    /// Its English name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Weights => "weights",
+            Self::Gradients => "gradients",
+            Self::OptimizerState => "optimizer state",
+            Self::Activations => "activations",
+            Self::Logits => "logits",
+            Self::Scratch => "scratch",
+            Self::Inputs => "inputs",
+            Self::Adapters => "adapters and their state",
+            Self::LastLogits => "logits of the last batch",
+            Self::LastMicroLogits => "logits of the last micro-batch",
+            Self::Other => "other",
+            Self::Tensor(name) => name,
+        }
+    }
+
+    /// The name of a tensor of a program. Programs give the logits of earlier passes these names.
+    pub(crate) fn of_tensor(name: &str) -> Self {
+        let stale = [Self::LastLogits, Self::LastMicroLogits];
+        let known = stale.into_iter().find(|known| known.as_str() == name);
+        known.unwrap_or_else(|| Self::Tensor(name.to_owned()))
+    }
+
+    /// Whether these are logits of an earlier pass.
+    pub(crate) const fn is_stale_logits(&self) -> bool {
+        matches!(self, Self::LastLogits | Self::LastMicroLogits)
+    }
+}
+
+impl Serialize for ShareName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// One item of an account of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccountShare {
-    /// A tensor or a class of tensors.
-    pub name: String,
+    /// What it is.
+    pub name: ShareName,
     /// Its size.
     pub bytes: u64,
 }

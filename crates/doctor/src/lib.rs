@@ -24,11 +24,12 @@ mod size;
 mod snapshot;
 
 pub use self::{
-    cause::{Cause, HostSign, OtherFailure, RequestedTensor, Reservation},
+    cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
     diagnose::{Context, diagnose},
     diagnosis::{
         Account, AccountShare, Advice, AssumedRun, CandidateTensor, Certainty, Diagnosis, DoNext,
         Domain, FailurePhase, Finding, Fix, MemoryFacts, MemoryKind, NextFailure, PhaseName, Role,
+        ShareName,
     },
     explain::{Language, explain, rules, topics},
     playbook::{Question, Remedy},

@@ -10,7 +10,7 @@ use fitgpt_pickle::{Handle, Pickle, PickleError, PickleValue};
 use serde::Serialize;
 
 use crate::{
-    diagnosis::AccountShare,
+    diagnosis::{AccountShare, ShareName},
     parse::{Frame, Log, Message, PrintedSize},
 };
 
@@ -118,14 +118,15 @@ impl Snapshot {
                 snapshot.add(&pickle, segment, &mut owners);
             }
         }
-        let mut owners: Vec<AccountShare> =
-            owners.into_iter().map(|(name, bytes)| AccountShare { name, bytes }).collect();
-        owners.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+        let mut owners: Vec<_> = owners.into_iter().collect();
+        owners.sort_by(|(a, a_bytes), (b, b_bytes)| b_bytes.cmp(a_bytes).then_with(|| a.cmp(b)));
+        let owner = |(name, bytes)| AccountShare { name: ShareName::Tensor(name), bytes };
+        let mut owners: Vec<AccountShare> = owners.into_iter().map(owner).collect();
         let rest =
             owners.iter().skip(OWNERS).fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
         owners.truncate(OWNERS);
         if rest > 0 {
-            owners.push(AccountShare { name: "other".to_owned(), bytes: rest });
+            owners.push(AccountShare { name: ShareName::Other, bytes: rest });
         }
         snapshot.owners = owners;
         snapshot.segments.sort_by_key(|segment| Reverse(segment.bytes));

@@ -526,6 +526,133 @@ const ROWS: &[Expectation] = &[
         R::FewerGpuLayers,
     ),
     (
+        "a description with hyphens, and settings of a training run",
+        "Any advice on our CUDA out-of-memory errors? We fine-tune the tabular model on two 16 GB cards.\n{'batch_size': 2, 'amp': True}",
+        OtherTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "adapters trained with MLX on a Mac",
+        "$ mlx_lm.lora --model small-llama --train\nIter 20: Train loss 1.1, Peak mem 27.1 GB\nlibc++abi: terminating due to uncaught \
+         exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory",
+        DecoderTraining,
+        "unified-memory-limit",
+        P::Unknown,
+        R::GradientCheckpointing,
+    ),
+    (
+        "a step compiled for a TPU core",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space \
+         hbm. Used 19.20G of 7.48G hbm. Exceeded hbm capacity by 11.72G.\ntrainer.train(state)",
+        DecoderTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::HalfPrecision,
+    ),
+    (
+        "NCCL's own warning, without PyTorch's numbers",
+        "node7:311:405 [2] enqueue.cc:1085 NCCL WARN Cuda failure 'out of memory'\n  File \"train.py\", line 9, in <module>\n    \
+         dist.all_reduce(grads)\nRuntimeError: NCCL Error 1: unhandled cuda error",
+        OtherTraining,
+        "communicator-buffers",
+        P::Unknown,
+        R::OneRankPerCard,
+    ),
+    (
+        "an Intel card under a user interface",
+        "File \"H:\\ComfyUI\\execution.py\", line 8, in execute\n    out = node.run()\n\
+         RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)",
+        Serving,
+        "batch-too-large",
+        P::Serve,
+        R::LowVram,
+    ),
+    (
+        "a launcher that reports signal 7",
+        "deepspeed tune.py --deepspeed zero3.json --dataloader_num_workers 4\n[ERROR] [launch.py:321] ['python', '-u', 'tune.py'] \
+         exits with return code = -7",
+        OtherTraining,
+        "dev-shm",
+        P::Unknown,
+        R::ShmSize,
+    ),
+    (
+        "memory that grows",
+        "While my network trains, GPU memory keeps increasing in every epoch until CUDA out of memory.",
+        OtherTraining,
+        "memory-grows",
+        P::Unknown,
+        R::KeepNumbers,
+    ),
+    (
+        "memory that grows, in Chinese",
+        "训练时显存一直增加，最后显存不足",
+        OtherTraining,
+        "memory-grows",
+        P::Unknown,
+        R::KeepNumbers,
+    ),
+    (
+        "a failure after many epochs",
+        "Training ran well, then CUDA out of memory after 31 epochs.",
+        OtherTraining,
+        "memory-grows",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a question in German",
+        "Ich trainiere ein BERT-Modell auf einer Karte mit 12 GB, aber der Grafikspeicher reicht nicht. Batchgröße 32.",
+        OtherTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a question in Japanese",
+        "学習を始めるとGPUメモリ不足で止まります。PyTorchのResNetです。",
+        OtherTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a pool of keys and values that runs full while serving",
+        "python -m sglang.launch_server --model-path /m --mem-fraction-static 0.8\nPrefill out of memory. Try to lower your batch size.",
+        Serving,
+        "kv-cache",
+        P::Serve,
+        R::MaxModelLen,
+    ),
+    (
+        "a quantized 7B model on a card of 2 GB",
+        "mlc_llm/runtime/cuda_device_api.cc:129: CUDA: out of memory\nmodels/chat-Llama-2-7b-q4f16_1\n\
+         |   0  GeForce MX350           Off | 00:01:00.0 Off |\n| N/A   42C    P8    N/A |      9MiB /  2048MiB |      0%      Default |",
+        Serving,
+        "weights-too-large",
+        P::Unknown,
+        R::QuantizeWeights,
+    ),
+    (
+        "a diffusion pipeline in a few lines of code",
+        "pipe = DiffusionPipeline.from_pretrained(name).to('cuda')\nOutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB. \
+         GPU 0 has a total capacity of 15.89 GiB of which 137.12 MiB is free.",
+        Serving,
+        "batch-too-large",
+        P::Unknown,
+        R::CpuOffload,
+    ),
+    (
+        "host memory that a user tells apart from the card's",
+        "the notebook stops: out of memory (system RAM, not GPU RAM)",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::MoreRam,
+    ),
+    (
         "a server's own message without its name",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
         Serving,
@@ -595,7 +722,9 @@ fn a_cause_from_numbers_alone_is_only_possible() {
 fn account(log: &str) -> Option<Vec<(String, u64)>> {
     let account = of(log).account?;
     let gib = |bytes: u64| (bytes + (1 << 29)) >> 30;
-    Some(account.parts.into_iter().map(|part| (part.name, gib(part.bytes))).collect())
+    Some(
+        account.parts.iter().map(|part| (part.name.as_str().to_owned(), gib(part.bytes))).collect(),
+    )
 }
 
 /// A failed backward pass of a trainer, with so much allocated.

@@ -75,6 +75,12 @@ messages! {
         ja: "logits と損失を分割して計算し、logits 全体を作らない",
         de: "Logits und Loss stückweise berechnen, sodass die vollen Logits nie gespeichert werden",
     }
+    keep_numbers() {
+        en: "keep numbers, not tensors: a stored loss or output keeps all activations of its step alive",
+        zh: "保存数值而不是张量：被保存的损失或输出会让该步的所有激活值一直存活",
+        ja: "テンソルではなく数値を残す。保存した損失や出力は、そのステップの活性値をすべて残します",
+        de: "Zahlen statt Tensoren behalten: ein gespeicherter Loss oder eine Ausgabe hält alle Aktivierungen ihres Schritts",
+    }
     drop_stale_logits() {
         en: "do not keep the logits of the previous batch in a variable",
         zh: "不要让上一批的 logits 继续被变量引用",
@@ -352,6 +358,12 @@ messages! {
         ja: "どのプログラムですか。フレームワーク、学習か推論か、どのモデルか",
         de: "was ist das für ein Programm: welches Framework, Training oder Inferenz, welches Modell?",
     }
+    which_memory() {
+        en: "which memory ran out? Pass the complete error: does it name the GPU, or was the process killed?",
+        zh: "耗尽的是哪种内存？请提供完整的报错：其中提到 GPU，还是进程被系统终止？",
+        ja: "どのメモリが不足しましたか。エラー全体を渡してください。GPU の名前がありますか、それともプロセスが強制終了されましたか",
+        de: "welcher Speicher ist erschöpft? Bitte die vollständige Meldung übergeben: nennt sie die GPU, oder wurde der Prozess beendet?",
+    }
     traceback() {
         en: "where did it fail? Pass the complete traceback",
         zh: "在哪里失败的？请提供完整的回溯（traceback）",
@@ -423,6 +435,7 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::ZeroStage3 => zero_stage_3(),
         Remedy::Fsdp => fsdp(),
         Remedy::ChunkedLoss => chunked_loss(),
+        Remedy::KeepNumbers => keep_numbers(),
         Remedy::DropLogits => drop_stale_logits(),
         Remedy::FusedAttention => fused_attention(),
         Remedy::EvalBatch => eval_batch(),
@@ -475,6 +488,7 @@ pub(crate) fn advice(remedy: Remedy) -> String {
 pub(crate) fn question(question: Question) -> String {
     match question {
         Question::WhichProgram => which_program(),
+        Question::WhichMemory => which_memory(),
         Question::Traceback => traceback(),
         Question::WhichModel => which_model(),
         Question::BatchAndLength => batch_and_length(),

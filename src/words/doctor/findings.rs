@@ -1,7 +1,8 @@
 //! One sentence for each rule, built from the evidence.
 
 use fitgpt_doctor::{
-    AccountShare, Cause, Certainty, Finding, HostSign, OtherFailure, RequestedTensor, Reservation,
+    AccountShare, Cause, Certainty, Finding, GrowthSign, HostSign, OtherFailure, RequestedTensor,
+    Reservation, ShareName,
 };
 use fitgpt_plan::config::ConfigError;
 
@@ -191,6 +192,8 @@ messages! {
     }
     adapters() { en: "adapters and their state", zh: "适配器及其状态", ja: "アダプタとその状態", de: "Adapter und ihr Zustand" }
     activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }
+    scratch() { en: "scratch", zh: "临时张量", ja: "一時テンソル", de: "temporäre Tensoren" }
+    inputs() { en: "inputs", zh: "输入", ja: "入力", de: "Eingaben" }
     other() { en: "other", zh: "其他", ja: "その他", de: "Sonstiges" }
 
     unknown_size() { en: "an unknown size", zh: "未知大小", ja: "不明なサイズ", de: "eine unbekannte Größe" }
@@ -436,6 +439,18 @@ messages! {
         ja: "この設定の最大は {planned} ですが、ログでは {allocated} です。別のプログラム（融合されていないアテンション、別のオプティマイザ、別のスクリプト）なので、診断にこの設定は使いません",
         de: "diese Konfiguration braucht höchstens {planned}, das Log zeigt {allocated}: es war ein anderes Programm (nicht fusionierte Attention, anderer Optimierer, anderes Skript), daher wird die Konfiguration nicht verwendet",
     }
+    grows_described() {
+        en: "memory grows during the run: something keeps tensors of earlier steps, such as losses or outputs that are stored with their graph",
+        zh: "显存在运行中不断增长：之前各步的张量被保留，例如连同计算图一起保存的损失或输出",
+        ja: "実行中にメモリが増え続けています。計算グラフごと保存された損失や出力など、以前のステップのテンソルが残っています",
+        de: "der Speicherverbrauch wächst im Lauf: etwas behält Tensoren früherer Schritte, etwa Losses oder Ausgaben samt ihrem Graphen",
+    }
+    grows_late() {
+        en: "many steps fitted before one failed: either tensors of earlier steps are kept, or a later batch is larger",
+        zh: "许多步都放得下，之后才失败：要么之前各步的张量被保留，要么后面某一批更大",
+        ja: "多くのステップが収まった後で失敗しました。以前のステップのテンソルが残っているか、後のバッチがより大きいかです",
+        de: "viele Schritte passten, bevor einer scheiterte: entweder werden Tensoren früherer Schritte behalten, oder ein späterer Batch ist größer",
+    }
     measured_pieces(unallocated, requested, largest) {
         en: "{unallocated} was reserved but unused, {requested} was requested, and the largest free block was {largest}",
         zh: "已保留但未使用的有 {unallocated}，申请 {requested}，而最大的空闲块只有 {largest}",
@@ -613,6 +628,8 @@ fn of_any_stack(cause: &Cause) -> String {
             (Reservation::Preallocation, ..) => preallocation(),
         },
         Cause::EvaluationGathersPredictions { line, .. } => gathers(line),
+        Cause::MemoryGrows { sign: GrowthSign::Described } => grows_described(),
+        Cause::MemoryGrows { sign: GrowthSign::FailsLate } => grows_late(),
         Cause::GatherOnSave { .. } => gather_on_save(),
         Cause::FlatCopy { requested_bytes, elements, model } => match (elements, model) {
             (Some(_), Some(model)) => flat_copy_of(optional(*requested_bytes), model),
@@ -709,17 +726,19 @@ pub(super) fn sum(parts: &[AccountShare]) -> String {
 }
 
 /// The translated name of a class of tensors; tensor names are not translated.
-pub(crate) fn share(name: &str) -> String {
+pub(crate) fn share(name: &ShareName) -> String {
     match name {
-        "weights" => weights(),
-        "gradients" => gradients(),
-        "optimizer state" => optimizer_state(),
-        "activations" => activations(),
-        "adapters and their state" => adapters(),
-        "logits of the last batch" => last_logits(),
-        "logits of the last micro-batch" => last_micro_logits(),
-        "other" => other(),
-        tensor => tensor.to_owned(),
+        ShareName::Weights => weights(),
+        ShareName::Gradients => gradients(),
+        ShareName::OptimizerState => optimizer_state(),
+        ShareName::Activations => activations(),
+        ShareName::Adapters => adapters(),
+        ShareName::LastLogits => last_logits(),
+        ShareName::LastMicroLogits => last_micro_logits(),
+        ShareName::Scratch => scratch(),
+        ShareName::Inputs => inputs(),
+        ShareName::Other => other(),
+        ShareName::Logits | ShareName::Tensor(_) => name.as_str().to_owned(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     message::{Memory, Message, Wording, first_of, last_of, size_after},
+    prose,
     size::PrintedSize,
     squeezed::{Occurrence, Offset, Passage},
 };
@@ -15,6 +16,19 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
     ("hip_error_outofmemory", Wording::NoNumbers, Memory::Gpu),
     ("failedtocudacalloc", Wording::NoNumbers, Memory::Gpu),
+    // ComfyUI with `cudaMallocAsync`.
+    ("allocationondevice", Wording::NoNumbers, Memory::Gpu),
+    // Level Zero, Vulkan and OpenCL.
+    ("error_out_of_device_memory", Wording::NoNumbers, Memory::Gpu),
+    ("erroroutofdevicememory", Wording::NoNumbers, Memory::Gpu),
+    ("error_out_of_resources", Wording::NoNumbers, Memory::Gpu),
+    ("cl_out_of_resources", Wording::NoNumbers, Memory::Gpu),
+    ("cl_mem_object_allocation_failure", Wording::NoNumbers, Memory::Gpu),
+    ("error_out_of_host_memory", Wording::HostOther, Memory::Host),
+    ("erroroutofhostmemory", Wording::HostOther, Memory::Host),
+    // XLA on a TPU.
+    ("exceededhbmcapacity", Wording::Jax, Memory::Gpu),
+    ("programhbmrequirement", Wording::Jax, Memory::Gpu),
     ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
     // Notebooks print the bare name of the error above a traceback.
     ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
@@ -60,10 +74,20 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("winerror1455", Wording::PagingFile, Memory::Host),
     ("oserror1455", Wording::PagingFile, Memory::Host),
     ("页面文件太小", Wording::PagingFile, Memory::Host),
+    ("頁面檔案太小", Wording::PagingFile, Memory::Host),
     ("auslagerungsdateiistzuklein", Wording::PagingFile, Memory::Host),
+    ("ページングファイルが小さすぎ", Wording::PagingFile, Memory::Host),
+    ("페이징파일이너무작", Wording::PagingFile, Memory::Host),
+    ("fichierdepaginationestinsuffisant", Wording::PagingFile, Memory::Host),
+    ("archivodepaginaciónesdemasiadopequeño", Wording::PagingFile, Memory::Host),
+    ("айлподкачкислишкоммал", Wording::PagingFile, Memory::Host),
     // Apple's Metal driver.
     ("kiogpucommandbuffercallbackerroroutofmemory", Wording::Metal, Memory::Gpu),
     ("greaterthanthemaximumallowedbuffersize", Wording::Metal, Memory::Gpu),
+    ("commandbufferexecutionfailed:insufficientmemory", Wording::Metal, Memory::Gpu),
+    ("isgreaterthantherecommendedmaxworkingsetsize", Wording::Metal, Memory::Gpu),
+    ("[malloc_or_wait]unabletoallocate", Wording::Metal, Memory::Gpu),
+    ("[malloc]unabletoallocate", Wording::Metal, Memory::Gpu),
     // Notebooks in a browser.
     ("crashedafterusingallavailableram", Wording::HostOther, Memory::Host),
     ("triedtoallocatemorememorythanisavailable", Wording::HostOther, Memory::Host),
@@ -71,11 +95,19 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
 
 /// Every one of them that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
-    for place in passage.find("outofmemory") {
-        if let Some(message) = out_of_memory(&place) {
-            found(message);
+    for words in ["outofmemory", "out-of-memory"] {
+        for place in passage.find(words) {
+            if let Some(message) = out_of_memory(&place) {
+                found(message);
+            }
         }
     }
+    for words in ["can'tallocatememory", "can’tallocatememory", "couldn'tallocatememory"] {
+        for place in passage.find(words) {
+            found(cannot_allocate(&place));
+        }
+    }
+    prose::messages(passage, &mut found);
     for (words, wording, memory) in PLAIN {
         for place in passage.find(words) {
             // The driver reports a failed page-locked allocation with the same code.
@@ -106,6 +138,17 @@ const CARDS: [&str; 14] = [
     "vulkan",
 ];
 
+/// `can't allocate memory`, which operating systems print and users write.
+fn cannot_allocate(place: &Occurrence<'_>) -> Message {
+    let near = last_of(place.before, 40);
+    let (wording, memory) = match () {
+        () if near.ends_with("defaultcpuallocator:") => (Wording::CpuAllocator, Memory::Host),
+        () if CARDS.iter().any(|name| near.contains(name)) => (Wording::NoNumbers, Memory::Gpu),
+        () => (Wording::HostOther, Memory::Host),
+    };
+    Message::new(place.at, wording, memory)
+}
+
 /// `out of memory`, unless it is part of a message that another function reads.
 fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     let before = last_of(place.before, 120);
@@ -132,6 +175,9 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     if is_kernels || before.ends_with("java.lang.") {
         return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
     }
+    if after.starts_with("inmemoryspacehbm") {
+        return Some(Message::new(place.at, Wording::Jax, Memory::Gpu));
+    }
     if after.starts_with("whiletryingtoallocate") {
         // XLA's message inside another error.
         let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
@@ -143,6 +189,10 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         return None; // TensorFlow tries a larger workspace first
     }
     let near = last_of(before, 40);
+    let adjacent = [last_of(before, 12), first_of(after, 20)];
+    if adjacent.iter().any(|text| prose::names_host(text) == Some(true)) {
+        return Some(Message::new(place.at, Wording::Word, Memory::Host));
+    }
     let is_gpu = CARDS.iter().any(|name| near.contains(name) || after.contains(name))
         || before.ends_with("hip")
         // llm.c prints file and line in between.
@@ -163,7 +213,21 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
 /// Words that count only as a whole line or as a separate word.
 pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let lower = line.to_ascii_lowercase();
-    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom", "ram", "unexpectedly"];
+    let signs = [
+        "kill",
+        "137",
+        "-9",
+        "-7",
+        "135",
+        "bus",
+        "signal",
+        "memoryerror",
+        "oom",
+        "ram",
+        "page",
+        "paging",
+        "unexpectedly",
+    ];
     if signs.iter().all(|sign| !lower.contains(sign)) {
         return None;
     }
@@ -207,14 +271,37 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
         "bysignal:killed",
         "bysignal:terminated",
     ];
+    // Signal 7, most often because `/dev/shm` is full.
+    let bus_codes = [
+        "exitcode135",
+        "exitcode:135",
+        "exitcode:-7",
+        "exitcode-7",
+        "exitcode=-7",
+        "returncode-7",
+        "returncode=-7",
+        "signal7",
+        "signal:7",
+        "sigbus",
+        "buserror(coredumped)",
+    ];
     let of = |wording, memory| Some(Message::new(at, wording, memory));
     let error = words.first().map_or("", |word| word.trim_end_matches(':'));
     let is_pythons = error == "memoryerror" || error.ends_with(".memoryerror");
     if is_killed || has_code(&codes) {
         return of(Wording::Killed, Memory::Host);
     }
+    if has_code(&bus_codes) {
+        return of(Wording::BusError, Memory::Host);
+    }
+    if blames_paging_file(&lower) {
+        return of(Wording::PagingFile, Memory::Host);
+    }
     if is_pythons && (words.len() == 1 || words[0].ends_with(':')) {
         return of(Wording::HostOther, Memory::Host);
+    }
+    if prose::was_killed(&words) {
+        return of(Wording::SaidKilled, Memory::Host);
     }
     if squeezed.contains("dataloaderworker") && squeezed.contains("exitedunexpectedly") {
         return of(Wording::WorkerDied, Memory::Host);
@@ -228,11 +315,16 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
         .filter(|word| !word.is_empty());
     let mut before = "";
     let is_oom = latin.by_ref().any(|word| {
-        word == "oom" || {
+        ["oom", "ooms", "oomed", "ooming", "oom-error"].contains(&word) || {
             before = word;
             false
         }
     });
+    // `rather than a CUDA OOM`
+    let denied = ["rather than", " not a ", " no ", "不是"];
+    if is_oom && lower.split("oom").next().is_some_and(|b| denied.iter().any(|d| b.contains(d))) {
+        return None;
+    }
     let is_gpu = ["cuda", "gpu", "vram", "hip", "rocm"].contains(&before)
         || ["backward", "vllm", "sglang", "fsdp", "cuda", "vram"]
             .iter()
@@ -241,6 +333,13 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     is_oom.then(|| {
         Message::new(at, Wording::Word, if is_gpu { Memory::Gpu } else { Memory::Unknown })
     })
+}
+
+/// A user's description: Windows' paging file is too small.
+fn blames_paging_file(lower: &str) -> bool {
+    let is_named = ["pagefile", "page file", "paging file"].iter().any(|w| lower.contains(w));
+    let troubles = ["too small", "issue", "error", "problem", "not enough", "full", "exhausted"];
+    is_named && troubles.iter().any(|word| lower.contains(word))
 }
 
 /// A user's description: the machine's memory (`RAM`, never `VRAM`) is full or the session crashed.

@@ -42,7 +42,7 @@ clues! {
     /// PEFT and adapters.
     Lora: ["lora", "peft"],
     /// 8-bit or 4-bit weights.
-    Quantized: ["load_in_4bit", "load_in_8bit", "quantization_bit", "gptq", "awq", "bnb_4bit", "bnb-4bit", "bitsandbytes", "qlora", "gguf", "exl2", "int4", "fp8", "nf4", "q4_k", "q8_0"],
+    Quantized: ["load_in_4bit", "load_in_8bit", "quantization_bit", "gptq", "awq", "bnb_4bit", "bnb-4bit", "bitsandbytes", "qlora", "gguf", "exl2", "int4", "fp8", "nf4", "q4_k", "q8_0", "q4f16", "q4_0"],
     /// DeepSpeed.
     DeepSpeed: ["deepspeed", "sigkill_handler", "zerooptim", "zero_stage", "zerostage", "zero_optim"],
     /// 4-bit weights.
@@ -62,7 +62,7 @@ clues! {
     /// Plain data parallelism.
     Ddp: ["distributeddataparallel", "torch/nn/parallel/distributed.py", "dataparallel", "ddp("],
     /// Lightning.
-    Lightning: ["pytorch_lightning", "lightning/pytorch", "lightning_fabric", "lightningmodule", "l.trainer(", "pl.trainer("],
+    Lightning: ["pytorch_lightning", "pytorch-lightning", "pytorchlightning", "local_rank:0-cuda_visible_devices", "lightning/pytorch", "lightning_fabric", "lightningmodule", "l.trainer(", "pl.trainer("],
     /// Gradient checkpointing is on.
     Recomputes: ["gradient_checkpointingtrue", "gradient_checkpointing=true", "gradient_checkpointing:true", "gradient_checkpointing','true", "checkpoint_activations", "torch/utils/checkpoint.py", "use_gradient_checkpointing=true"],
     /// Parameters or optimizer state are offloaded to the host.
@@ -81,7 +81,7 @@ clues! {
     /// Graph networks, proteins and other scientific models.
     Science: ["torch_geometric", "torch_scatter", "dgl", "alphafold", "openfold", "colabfold", "graphcast", "esmfold", "schnet", "mace_"],
     /// Image generation.
-    Diffusion: ["txt2img", "img2img", "stablediffusion", "stable-diffusion", "stable_diffusion", "latentdiffusion", "ldm/", "ldm\\", "diffusers", "controlnet", "sdxl", "sd3.5", "inpaint", "hunyuan", "animatediff", "wan2", "flux.1", "flux1", "cogvideo", "vaedecode", "ksampler", "cogview"],
+    Diffusion: ["txt2img", "img2img", "stablediffusion", "stable-diffusion", "stable_diffusion", "latentdiffusion", "ldm/", "ldm\\", "diffusers", "controlnet", "sdxl", "sd3.5", "inpaint", "hunyuan", "animatediff", "wan2", "flux.1", "flux1", "cogvideo", "vaedecode", "ksampler", "cogview", "diffusionpipeline", "flux2", "qwen-image", "qwenimage"],
     /// Training of image models: DreamBooth, kohya and others.
     DiffusionTraining: ["dreambooth", "kohya", "train_network.py", "sdxl_train", "train_text_to_image", "sd-scripts", "textual_inversion"],
     // Servers and user interfaces.
@@ -101,6 +101,8 @@ clues! {
     Exllama: ["exllama", "tabbyapi"],
     /// TensorRT-LLM and Triton Inference Server.
     TensorRt: ["tensorrt", "trtllm", "tritonserver", "trtexec", "[trt]", "nvinfer1"],
+    /// Programs that run models on a PC, other than those above.
+    OtherServer: ["mlc-llm", "mlc_llm", "mlc-chat", "lmdeploy", "turbomind", "ctranslate2", "gpt4all", "lmstudio"],
     /// ComfyUI.
     ComfyUi: ["comfyui", "comfy\\", "comfy/"],
     /// Web interfaces of Stable Diffusion.
@@ -108,23 +110,35 @@ clues! {
     // Frameworks.
     /// JAX.
     Jax: ["jaxlib", "jax/_src", "xlaruntimeerror", "xla_extension", "xla_python_client", "importjax"],
+    /// A TPU.
+    Tpu: ["memoryspacehbm", "_hbm0", "hbmcapacity", "hbmrequirement", "xla:tpu", "colab_tpu", "setup_tpu", "tpuvm"],
+    /// Apple's MLX.
+    Mlx: ["mlx_lm", "mlx-lm", "mlx.core", "mlx-examples", "mlx-community", "/mlx/", "libmlx", "mlx_vlm", "mlx-omni"],
     /// TensorFlow or Keras.
     TensorFlow: ["tensorflow", "keras", "bfc_allocator", "gpu_0_bfc", "resourceexhaustederror"],
     /// Windows.
     Windows: ["c:\\", "d:\\", "e:\\", "f:\\", "windows", "wsl", "winerror", ".bat", ".dll"],
     /// A GPU is mentioned.
-    Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090"],
+    Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090", "gtx", "geforce", "radeon", "显卡", "グラボ", "grafikkarte"],
     // Activities.
     /// Training.
-    Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train"],
+    Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train", "train.lua", "trainloss", "学習", "trainier", "trainiere", "feinabstimm"],
     /// Generating text or images.
     Generates: [".generate(", "inference", "generate_text", "推理", "pipeline(", "chatbot", "num_beams", "max_new_tokens", "textgeneration"],
     /// Loading weights, as described by a user.
-    Loading: ["failedtoload", "loadingcheckpointshards", "errorloadingmodel", "tryingtoload", "whenloadingthemodel", "loadthemodel", "loadingthemodel"],
+    Loading: ["failedtoload", "loadingcheckpointshards", "errorloadingmodel", "tryingtoload", "whenloadingthemodel", "loadthemodel", "loadingthemodel", "failtoload", "failstoload", "notabletoload", "from_preset(", "whenloadingmodel", "whileloadingmodel", "加载模型时", "模型加载时", "modelllädt", "ladendesmodells", "モデルの読み込み", "モデルをロード"],
+    /// A server handles requests.
+    Serves: ["prefilloutofmemory.try", "decodeoutofmemory.try", "forward_decode_batch", "forward_prefill_batch", "running-req:"],
     /// Writing a checkpoint, as described by a user.
     Saving: ["failedtoclone()tensor", "savingthecheckpoint", "savingthemodelcheckpoint", "checkpointsave", "modelissaved",  "savingthefinalcheckpoint", "savingacheckpoint", "whensaving", "savingthemodel", "checkpointsaving", "保存"],
     /// Evaluating, as described by a user.
-    Validating: ["duringvalidation", "duringevaluation", "inevaluation", "evaluationloop", "whileevaluating", "validationstep"],
+    Validating: ["duringvalidation", "duringevaluation", "inevaluation", "evaluationloop", "whileevaluating", "validationstep", "validating:", "iterationsofvalidation", "thetestphase", "测试阶段", "验证阶段", "验证时", "evaluierung", "評価時", "検証時"],
+    /// The run failed after a while, as described by a user.
+    FailsLate: [
+        "aftersomeepoch", "afterafewepoch", "afterseveralepoch", "aftersomeiteration", "afterafewiteration", "afterseveraliteration",
+        "aftersomesteps", "afterafewsteps", "afterseveralsteps", "afterfewbatches", "afterafewbatches", "aftersometime", "afterawhile",
+        "afterafewhours", "afterseveralhours", "几个epoch后", "一段时间后", "几个小时", "nacheinigenschritten", "nacheinigenepochen", "数エポック後",
+    ],
     // Other failures.
     /// An assertion in a kernel failed.
     DeviceAssert: ["device-sideassert", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
@@ -135,7 +149,7 @@ clues! {
     /// Creating a CUDA context.
     MakesContext: ["cuctxcreate", "_cuda_init(", "cudeviceprimaryctxretain", "cudagetdevicecount"],
     /// An NCCL error.
-    Nccl: ["ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
+    Nccl: ["ncclwarncudafailure", "ncclerrorin:", "ncclerror1:", "ncclcudaoutofmemory", "nccloutofmemory", "ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
     /// Capturing CUDA graphs.
     CapturesGraphs: ["capturingcudagraph", "cudagraphcapture", "capture_model", "cuda_graph_runner", "capture_end("],
     /// An inference engine inside a training run takes its memory back.

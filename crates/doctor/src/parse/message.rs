@@ -51,6 +51,8 @@ pub enum Wording {
     PagingFile,
     /// `/dev/shm`, through which data loader workers pass batches.
     DevShm,
+    /// Signal 7, without an explanation.
+    BusError,
     /// Page-locked host memory could not be allocated.
     PageLocked,
     /// A data loader worker ended without saying why.
@@ -59,6 +61,8 @@ pub enum Wording {
     HostOther,
     /// A Triton kernel needs more shared memory than a multiprocessor has.
     Triton,
+    /// A user's words for a process that the system killed.
+    SaidKilled,
     /// "OOM" or "out of memory" and nothing else.
     Word,
 }
@@ -188,9 +192,9 @@ impl Message {
             | Wording::PageLocked
             | Wording::PagingFile
             | Wording::DevShm => 4,
-            Wording::Killed | Wording::Triton => 3,
+            Wording::Killed | Wording::BusError | Wording::Triton => 3,
             Wording::WorkerDied => 2,
-            Wording::Word => 1,
+            Wording::SaidKilled | Wording::Word => 1,
         }
     }
 
@@ -207,8 +211,30 @@ impl Message {
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     // Every message contains one of these words; most text contains none.
     let words = [
-        "alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm",
-        "buserror", "worker",
+        "alloc",
+        "memory",
+        "oom",
+        "resource",
+        "paging",
+        "ram",
+        "kvcache",
+        "存",
+        "文件",
+        "shm",
+        "bus",
+        "worker",
+        "ページング",
+        "페이징",
+        "подкачк",
+        "память",
+        "памяти",
+        "메모리",
+        "メモリ",
+        "speicher",
+        "mémoire",
+        "memoria",
+        "pagina",
+        "hbm",
     ];
     if words.iter().all(|word| !passage.holds(word)) {
         return;
@@ -265,6 +291,21 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     for place in passage.find("cudamallocfailed:outofmemory") {
         found(ggml(&place));
     }
+    // llama.cpp on any backend; the number of bytes follows.
+    for words in ["devicememoryallocationofsize", "bufferofsize"] {
+        for place in passage.find(words) {
+            if place.before.ends_with("requested") {
+                continue; // ONNX Runtime
+            }
+            let is_failed = first_of(place.after, 40).contains("failed")
+                || last_of(place.before, 40).contains("failedtoallocate");
+            if is_failed && let Some(bytes) = leading_number(place.after) {
+                let mut message = Message::new(place.at, Wording::Ggml, Memory::Gpu);
+                message.requested = Some(PrintedSize::exact(bytes));
+                found(message);
+            }
+        }
+    }
     for words in SERVERS {
         for place in passage.find(words) {
             found(server(&place));
@@ -274,13 +315,15 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
 }
 
 /// Errors of servers that check sizes before they allocate.
-const SERVERS: [&str; 6] = [
+const SERVERS: [&str; 8] = [
     "onstartupislessthandesiredgpumemoryutilization",
     "kvcacheisneeded",
     "noavailablememoryforthecacheblocks",
     "islargerthanthemaximumnumberoftokensthatcanbestoredinkvcache",
     "pleasetrytoincrease--mem-fraction-static",
     "notenoughmemorytohandle", // so many prefill tokens
+    "prefilloutofmemory.trytoloweryourbatchsize",
+    "decodeoutofmemory.trytoloweryourbatchsize",
 ];
 
 /// vLLM and SGLang: what they need and what is available.
@@ -480,6 +523,13 @@ fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
         let size = size_after(own, words);
         let number = number_after(own, words).map(PrintedSize::exact);
         message.requested = message.requested.or(size).or(number);
+    }
+    // A TPU: `Used 21.90G of 7.48G hbm`.
+    let used = own.split_once("hbm.used").and_then(|(_, rest)| rest.split_once("of"));
+    if let Some((_, rest)) = used
+        && let Some((limit, _)) = rest.split_once("ghbm")
+    {
+        message.total = PrintedSize::at_start(&format!("{limit}gib")).map(|(size, _)| size);
     }
     if own.starts_with("oomwhenallocatingtensor") {
         message.wording = Wording::Word; // TensorFlow's own message follows

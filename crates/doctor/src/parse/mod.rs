@@ -14,6 +14,7 @@ mod lines;
 mod message;
 mod notes;
 mod progress;
+mod prose;
 mod setup;
 mod size;
 mod squeezed;
@@ -152,7 +153,7 @@ impl LogBuilder {
             return;
         }
         let at = self.squeezed.end();
-        if text.contains("ut of memory") || text.contains("OutOfMemory") {
+        if ["ut of memory", "OutOfMemory", "ut-of-memory"].iter().any(|w| text.contains(w)) {
             self.above.push_back((at, std::mem::take(&mut self.last)));
             if self.above.len() > MOST {
                 self.above.pop_front();

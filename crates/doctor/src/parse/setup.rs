@@ -2,7 +2,7 @@
 
 use fitgpt_plan::published::{self, Published};
 
-use super::size::PrintedSize;
+use super::{prose, size::PrintedSize};
 
 /// The settings; the last value wins unless noted otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +29,10 @@ pub struct Setup {
     pub(crate) world: Option<u64>,
     /// PyTorch's version: major and minor.
     pub(crate) torch: Option<[u32; 2]>,
+    /// Whether the user describes that memory use grows.
+    pub(crate) grows: bool,
+    /// How many steps or epochs ran before the failure, if the user says so.
+    pub(crate) fails_after: Option<u64>,
     /// Fraction of the card that a server was configured to use, in thousandths.
     pub(crate) utilization_thousandths: Option<u64>,
     /// Size of the loaded weights.
@@ -46,6 +50,33 @@ pub struct Setup {
     /// The kernel's OOM killer: the process and its resident memory.
     pub(crate) killed: Option<(String, u64)>,
     seen: Vec<(String, Option<&'static Published>)>, // cache of name lookups
+}
+
+/// `after 74 epochs`, `after about 300 iterations`.
+fn fails_after(lower: &str) -> Option<u64> {
+    let troubles = ["memory", "oom", "error", "crash", "fail", "kill"];
+    if troubles.iter().all(|word| !lower.contains(word)) {
+        return None;
+    }
+    let units = ["epoch", "iter", "step", "batch", "hour", "generation", "image", "request"];
+    lower.match_indices("after ").find_map(|(at, word)| {
+        let rest = lower[at + word.len()..].trim_start_matches("running ");
+        let rest = ["about ", "around ", "approximately ", "roughly ", "~"]
+            .iter()
+            .find_map(|w| rest.strip_prefix(w))
+            .unwrap_or(rest);
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let count: u64 = rest[..digits].parse().ok()?;
+        let unit = rest[digits..].trim_start_matches(['k', '+', ' ']);
+        (count > 1 && units.iter().any(|name| unit.starts_with(name))).then_some(count)
+    })
+}
+
+/// A name from its family on: `mlc-chat-Llama-2-7b` is a Llama.
+fn family_of(name: &str) -> &str {
+    let lower = name.to_ascii_lowercase();
+    let start = FAMILIES.iter().filter_map(|family| lower.find(family)).min();
+    &name[start.unwrap_or(0)..]
 }
 
 /// An optimizer, by the size of its state.
@@ -140,6 +171,7 @@ impl Setup {
     pub(super) fn push(&mut self, line: &str) {
         let lower = line.to_ascii_lowercase();
         self.names(line, &lower);
+        self.grows |= prose::grows(&lower);
         let optimizer = OPTIMIZERS.iter().find(|(name, _)| lower.contains(name));
         self.optimizer = optimizer.map(|(_, optimizer)| *optimizer).or(self.optimizer);
         if !lower.bytes().any(|c| c.is_ascii_digit()) {
@@ -162,6 +194,7 @@ impl Setup {
                 }
             }
         }
+        self.fails_after = fails_after(&lower).or(self.fails_after);
         self.parameters_of(&lower);
         self.versions(&lower);
         self.server(&lower);
@@ -224,7 +257,7 @@ impl Setup {
                 None if self.seen.len() >= MOST * 16 => return,
                 None => {
                     let stem = part.trim_end_matches(".gguf").trim_end_matches(".py");
-                    let model = published::find(stem);
+                    let model = published::find(stem).or_else(|| published::find(family_of(stem)));
                     self.seen.push((part.to_owned(), model));
                     model
                 }

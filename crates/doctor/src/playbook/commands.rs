@@ -19,8 +19,23 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
     let one = |text: &str| vec![text.to_owned()];
     match (remedy, stack) {
         (R::SmallerMicroBatch, S::Jax | S::Paddle)
-        | (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui)
-        | (R::SmallerContext, S::Plain | S::HfTrainer | S::TextGenWebui) => Vec::new(),
+        | (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui | S::OtherServer)
+        | (R::SmallerContext, S::Plain | S::HfTrainer | S::TextGenWebui | S::OtherServer | S::Mlx) => {
+            Vec::new()
+        }
+        (R::SmallerMicroBatch, S::Mlx) => one("mlx_lm.lora ... --batch-size 1"),
+        (R::GradientCheckpointing, S::Mlx) => one("mlx_lm.lora ... --grad-checkpoint"),
+        (R::ShorterSequences, S::Mlx) => vec![format!("mlx_lm.lora ... --max-seq-length {seq}")],
+        (R::QuantizeWeights, S::Mlx) => one("mlx_lm.convert --hf-path MODEL -q"),
+        (R::GradientCheckpointing, S::Jax) => one("block = jax.checkpoint(block)"),
+        (R::HalfPrecision, S::Jax) => one("Model(..., dtype=jnp.bfloat16)"),
+        (R::Fsdp, S::Jax) => {
+            one("jax.device_put(params, NamedSharding(mesh, PartitionSpec(\"model\")))")
+        }
+        (R::KeepNumbers, _) => vec![
+            "total += loss.item()  # not: total += loss".to_owned(),
+            "outputs.append(output.detach().cpu())".to_owned(),
+        ],
         (R::SmallerMicroBatch, S::NanoGpt) => {
             one("fitgpt fit config/train_gpt2.py --engine torch --gpu \"YOUR CARD\"")
         }

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use self::stack::Stack;
 use crate::{
-    cause::{Cause, HostSign, OtherFailure},
+    cause::{Cause, GrowthSign, HostSign, OtherFailure},
     diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, MemoryKind, PhaseName},
-    parse::Clue,
+    parse::{Clue, Wording},
     reason::Analysis,
 };
 
@@ -65,6 +65,8 @@ names! {
         Fsdp = "fsdp",
         /// Logits and loss in chunks.
         ChunkedLoss = "chunked-loss",
+        /// Keep numbers instead of tensors.
+        KeepNumbers = "keep-numbers",
         /// Release the previous logits.
         DropLogits = "drop-stale-logits",
         /// Fused attention.
@@ -163,6 +165,8 @@ names! {
     Question {
         /// Which program it was.
         WhichProgram = "which-program",
+        /// Which memory ran out.
+        WhichMemory = "which-memory",
         /// The complete traceback.
         Traceback = "traceback",
         /// Which model, and how it was trained.
@@ -246,6 +250,8 @@ const fn is_torch(stack: Stack) -> bool {
             | Stack::TensorRt
             | Stack::LlamaCpp
             | Stack::Ollama
+            | Stack::OtherServer
+            | Stack::Mlx
     )
 }
 
@@ -289,6 +295,9 @@ fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> 
     let is_supposed = analysis.run.as_ref().is_some_and(|run| run.supposition().is_some());
     if analysis.domain == Domain::NanoGpt && (is_supposed || analysis.run.is_none()) {
         return Some(Question::Config);
+    }
+    if kind == MemoryKind::Unknown && analysis.domain != Domain::Unknown {
+        return Some(Question::WhichMemory);
     }
     if kind == MemoryKind::Unknown || analysis.domain == Domain::Unknown {
         return Some(Question::WhichProgram);
@@ -341,11 +350,16 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
             vec![R::LaunchBlocking, R::CheckIds, R::FreeTheCard, R::SmallerMicroBatch]
         }
         Cause::InvalidConfig { .. } => vec![R::FixConfig],
-        Cause::UnifiedMemoryLimit { .. } => match analysis.domain {
-            Domain::Serving => vec![R::LowVram, R::CloseApps, R::SmallerImage, R::MpsWatermark],
-            Domain::Inference => vec![R::SmallerInput, R::CloseApps, R::MpsWatermark],
-            _ => vec![R::SmallerMicroBatch, R::CloseApps, R::MpsWatermark],
-        },
+        Cause::UnifiedMemoryLimit { .. } => unified(analysis, stack),
+        Cause::MemoryGrows { .. } if analysis.domain == Domain::Serving => pass(analysis, stack),
+        Cause::MemoryGrows { sign } => {
+            let mut list = vec![R::KeepNumbers];
+            list.extend((analysis.phase.name == PhaseName::Evaluate).then_some(R::NoGrad));
+            list.extend((*sign == GrowthSign::FailsLate).then_some(R::SmallerMicroBatch));
+            let can_record = is_torch(stack) && analysis.log.snapshot.is_none();
+            list.extend(can_record.then_some(R::RecordSnapshot));
+            list
+        }
         Cause::KvCache { .. } => match stack {
             Stack::Vllm | Stack::Sglang | Stack::Tgi => {
                 vec![R::MaxModelLen, R::GpuMemoryUtilization, R::QuantizedKv, R::TensorParallel]
@@ -418,7 +432,16 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
             Stack::ComfyUi | Stack::SdWebui | Stack::Diffusers => {
                 vec![R::LowVram, R::CpuOffload, R::SmallerModel]
             }
-            Stack::Keras | Stack::Jax => vec![R::FreeTheCard, R::TfMemoryGrowth, R::SmallerModel],
+            Stack::OtherServer | Stack::Mlx => {
+                vec![R::QuantizeWeights, R::SmallerContext, R::SmallerModel]
+            }
+            Stack::Keras => {
+                vec![R::HalfPrecision, R::FreeTheCard, R::TfMemoryGrowth, R::SmallerModel]
+            }
+            Stack::Jax if clues.has(Clue::Tpu) => vec![R::HalfPrecision, R::Fsdp, R::SmallerModel],
+            Stack::Jax => {
+                vec![R::HalfPrecision, R::FreeTheCard, R::XlaPreallocate, R::SmallerModel]
+            }
             _ if analysis.trains() => {
                 vec![R::QuantizeWeights, R::ZeroStage3, R::Fsdp, R::DeviceMap, R::SmallerModel]
             }
@@ -460,6 +483,28 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
     }
 }
 
+/// Remedies on a Mac. Only PyTorch has a watermark.
+fn unified(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
+    use Remedy as R;
+    let mut list = match (stack, analysis.domain) {
+        (Stack::LlamaCpp | Stack::Ollama, _) => {
+            vec![R::QuantizeWeights, R::SmallerContext, R::CloseApps, R::FewerGpuLayers]
+        }
+        (Stack::Mlx, Domain::Serving | Domain::Inference | Domain::Unknown) => {
+            vec![R::QuantizeWeights, R::SmallerContext, R::CloseApps]
+        }
+        (Stack::Mlx, _) => {
+            vec![R::SmallerMicroBatch, R::ShorterSequences, R::GradientCheckpointing, R::CloseApps]
+        }
+        (_, Domain::Serving) => vec![R::LowVram, R::CloseApps, R::SmallerImage],
+        (_, Domain::Inference) => vec![R::SmallerInput, R::CloseApps],
+        _ => vec![R::SmallerMicroBatch, R::CloseApps],
+    };
+    let is_torch = analysis.log.message.as_ref().is_some_and(|m| m.wording == Wording::Mps);
+    list.extend(is_torch.then_some(R::MpsWatermark));
+    list
+}
+
 /// Remedies that make one pass smaller.
 fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
     use Remedy as R;
@@ -468,10 +513,14 @@ fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
             return vec![R::MaxModelLen, R::GpuMemoryUtilization, R::TensorParallel];
         }
         Stack::LlamaCpp | Stack::Ollama => return vec![R::SmallerContext, R::FewerGpuLayers],
+        Stack::OtherServer => return vec![R::SmallerContext, R::QuantizeWeights, R::SmallerModel],
         Stack::Paddle if !analysis.trains() => return vec![R::FreeTheCard, R::SmallerInput],
         Stack::Paddle => return vec![R::SmallerMicroBatch, R::SmallerInput, R::FreeTheCard],
         Stack::OnnxRuntime => return vec![R::FreeTheCard, R::OrtArena, R::SmallerInput],
         Stack::TensorRt => return vec![R::TrtWorkspace, R::SmallerInput, R::FreeTheCard],
+        Stack::Jax if analysis.log.clues.has(Clue::Tpu) => {
+            return vec![R::SmallerMicroBatch, R::HalfPrecision, R::GradientCheckpointing, R::Fsdp];
+        }
         Stack::Jax => {
             return vec![R::XlaPreallocate, R::SmallerMicroBatch, R::SmallerInput, R::FreeTheCard];
         }

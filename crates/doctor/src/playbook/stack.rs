@@ -26,6 +26,10 @@ pub(super) enum Stack {
     Ollama,
     TextGenWebui,
     Exllama,
+    /// A program that runs models on a PC, without commands here.
+    OtherServer,
+    /// Apple's MLX.
+    Mlx,
     ComfyUi,
     SdWebui,
     Diffusers,
@@ -48,6 +52,7 @@ impl Stack {
             Some(Wording::Server) if !clues.has(Clue::Sglang) => return Self::Vllm,
             _ if clues.has(Clue::BuildsEngine) => return Self::TensorRt,
             Some(Wording::Ggml) if !clues.has(Clue::Ollama) => return Self::LlamaCpp,
+            Some(Wording::Metal) if clues.has(Clue::Mlx) => return Self::Mlx,
             _ => {}
         }
         let servers = [
@@ -60,6 +65,7 @@ impl Stack {
             (Clue::LlamaCpp, Self::LlamaCpp),
             (Clue::ComfyUi, Self::ComfyUi),
             (Clue::SdWebui, Self::SdWebui),
+            (Clue::OtherServer, Self::OtherServer),
             (Clue::Diffusion, Self::Diffusers),
         ];
         let trainers = [

@@ -5,7 +5,10 @@ use fitgpt_plan::{
     program::{Program, Tensor, TensorClass},
 };
 
-use crate::{diagnosis::AccountShare, parse::PrintedSize};
+use crate::{
+    diagnosis::{AccountShare, ShareName},
+    parse::PrintedSize,
+};
 
 /// Memory that PyTorch counts as allocated but that is no tensor of the program: the cuBLAS
 /// workspace (8 MiB per stream, 32 MiB on Hopper) and temporaries of kernels.
@@ -51,7 +54,8 @@ impl<'a> LiveTensors<'a> {
     /// What is alive at an op, without the results of that op.
     pub(super) fn before(&self, op: u32) -> HeldMemory {
         let mut held = HeldMemory { bytes: 0, stale_logits_bytes: 0, parts: Vec::new() };
-        let mut state = [("weights", 0), ("gradients", 0), ("optimizer state", 0)];
+        let mut state =
+            [(ShareName::Weights, 0), (ShareName::Gradients, 0), (ShareName::OptimizerState, 0)];
         let mut single: Vec<AccountShare> = Vec::new();
         for (tensor, span) in self.program.tensors().iter().zip(&self.spans) {
             let is_held = span.as_ref().is_some_and(|span| {
@@ -62,19 +66,19 @@ impl<'a> LiveTensors<'a> {
             }
             let bytes = tensor.bytes().align_up(512).get();
             held.bytes += bytes;
-            if tensor.name.starts_with("logits of the last") {
+            let name = ShareName::of_tensor(&tensor.name);
+            if name.is_stale_logits() {
                 held.stale_logits_bytes += bytes;
             }
             match tensor.class {
                 TensorClass::Parameter => state[0].1 += bytes,
                 TensorClass::Gradient => state[1].1 += bytes,
                 TensorClass::Optimizer => state[2].1 += bytes,
-                _ => single.push(AccountShare { name: tensor.name.clone(), bytes }),
+                _ => single.push(AccountShare { name, bytes }),
             }
         }
         let state = state.into_iter().filter(|(_, bytes)| *bytes > 0);
-        held.parts =
-            state.map(|(name, bytes)| AccountShare { name: name.to_owned(), bytes }).collect();
+        held.parts = state.map(|(name, bytes)| AccountShare { name, bytes }).collect();
         held.parts.extend(largest(single, held.bytes));
         held
     }
@@ -95,7 +99,7 @@ fn largest(mut single: Vec<AccountShare>, total: u64) -> Vec<AccountShare> {
     let rest: u64 = single[shown..].iter().map(|part| part.bytes).sum();
     single.truncate(shown);
     if rest > 0 {
-        single.push(AccountShare { name: "other".to_owned(), bytes: rest });
+        single.push(AccountShare { name: ShareName::Other, bytes: rest });
     }
     single
 }

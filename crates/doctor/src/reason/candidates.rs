@@ -11,7 +11,7 @@ use super::{
     run::TrainingRun,
 };
 use crate::{
-    diagnosis::{self, Domain, FailurePhase, PhaseName, Role},
+    diagnosis::{self, Domain, FailurePhase, PhaseName, Role, ShareName},
     parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
@@ -362,12 +362,12 @@ impl Search<'_> {
 
 /// Programs model tensors of earlier passes as if they wrote them.
 fn is_older(tensor: &Tensor) -> bool {
-    tensor.name.starts_with("logits of the last") || tensor.name.starts_with("training ")
+    ShareName::of_tensor(&tensor.name).is_stale_logits() || tensor.name.starts_with("training ")
 }
 
 /// Removes the moments, which do not exist before the first step.
 fn without_moments(held: &mut HeldMemory) {
-    let is_moments = |part: &crate::diagnosis::AccountShare| part.name == "optimizer state";
+    let is_moments = |part: &crate::diagnosis::AccountShare| part.name == ShareName::OptimizerState;
     let bytes: u64 = held.parts.iter().filter(|p| is_moments(p)).map(|p| p.bytes).sum();
     held.bytes -= bytes;
     held.parts.retain(|part| !is_moments(part));

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Model servers and user interfaces.
-const SERVERS: [Clue; 10] = [
+const SERVERS: [Clue; 11] = [
     Clue::Vllm,
     Clue::Sglang,
     Clue::Tgi,
@@ -17,6 +17,7 @@ const SERVERS: [Clue; 10] = [
     Clue::TensorRt,
     Clue::ComfyUi,
     Clue::SdWebui,
+    Clue::OtherServer,
 ];
 
 /// Training frameworks.

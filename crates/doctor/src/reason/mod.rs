@@ -33,7 +33,7 @@ use fitgpt_plan::{
 use crate::{
     diagnosis::{
         Account, AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryFacts,
-        PhaseName, Role,
+        PhaseName, Role, ShareName,
     },
     parse::{Clue, Log, Memory},
 };
@@ -189,15 +189,15 @@ impl<'a> Analysis<'a> {
             return next::account(run, self).and_then(of);
         }
         let decoder = self.decoder.as_ref().filter(|_| self.is_gpu())?;
-        let part = |name: &str, bytes: u64| AccountShare {
-            name: name.to_owned(),
+        let part = |name: ShareName, bytes: u64| AccountShare {
+            name,
             bytes: bytes.saturating_mul(decoder.parameters),
         };
         let state = |[weights, gradients, moments]: [u64; 3]| {
             vec![
-                part("weights", weights),
-                part("gradients", gradients),
-                part("optimizer state", moments),
+                part(ShareName::Weights, weights),
+                part(ShareName::Gradients, gradients),
+                part(ShareName::OptimizerState, moments),
             ]
         };
         let nearest = |parts: &Vec<AccountShare>| {
@@ -214,7 +214,9 @@ impl<'a> Analysis<'a> {
                 .find_map(|bytes| of(state(bytes)));
         }
         if matches!(self.domain, Domain::Inference | Domain::Serving) {
-            return [2, 4, 1].into_iter().find_map(|bytes| of(vec![part("weights", bytes)]));
+            return [2, 4, 1]
+                .into_iter()
+                .find_map(|bytes| of(vec![part(ShareName::Weights, bytes)]));
         }
         None
     }

@@ -6,7 +6,7 @@ use fitgpt_plan::{
 };
 
 use super::{Analysis, TrainingRun};
-use crate::diagnosis::{AccountShare, NextFailure, PhaseName};
+use crate::diagnosis::{AccountShare, NextFailure, PhaseName, ShareName};
 
 /// Peak live bytes of a phase.
 pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: TorchPhase) -> u64 {
@@ -57,13 +57,17 @@ pub(crate) fn account(run: &TrainingRun, analysis: &Analysis<'_>) -> Option<Vec<
     };
     let program = torch::program(phase, &run.model, &run.options);
     let peak = profile(&program, &CachingAllocator).peak()?;
-    let names =
-        ["weights", "gradients", "optimizer state", "activations", "logits", "scratch", "inputs"];
+    use ShareName as N;
+    let names = [
+        N::Weights,
+        N::Gradients,
+        N::OptimizerState,
+        N::Activations,
+        N::Logits,
+        N::Scratch,
+        N::Inputs,
+    ];
     let shares = names.into_iter().zip(peak.classes);
     let parts = shares.filter(|(_, bytes)| bytes.get() > 0);
-    Some(
-        parts
-            .map(|(name, bytes)| AccountShare { name: name.to_owned(), bytes: bytes.get() })
-            .collect(),
-    )
+    Some(parts.map(|(name, bytes)| AccountShare { name, bytes: bytes.get() }).collect())
 }

@@ -293,12 +293,18 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     let clues = log.clues;
     let message = log.message.as_ref()?;
     match message.wording {
+        Wording::Server if clues.has(Clue::Serves) => return likely(PhaseName::Serve),
         Wording::Server => return likely(PhaseName::Start),
         Wording::Ggml => return likely(PhaseName::Load),
         // TensorRT's builder tries kernels.
         _ if clues.has(Clue::BuildsEngine) => return likely(PhaseName::Compile),
         Wording::PagingFile if log.frames.is_empty() => return Some(FailurePhase::UNKNOWN),
         _ => {}
+    }
+    if let Some(name) =
+        log.line_before.as_deref().filter(|_| log.frames.is_empty()).and_then(by_line)
+    {
+        return likely(name);
     }
     if clues.has(Clue::Saving) {
         return likely(PhaseName::Save);
@@ -316,12 +322,11 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
         if clues.has(Clue::Loading) {
             return likely(PhaseName::Load);
         }
+        // A traceback of these programs without a sign of loading is that of an image.
         let draws = clues.any(&[Clue::ComfyUi, Clue::SdWebui, Clue::Diffusion]);
-        return if draws && message.memory == Memory::Gpu {
-            likely(PhaseName::Serve)
-        } else {
-            None
-        };
+        let is_traced = !log.frames.is_empty();
+        let serves = clues.has(Clue::Serves) || draws && is_traced && message.memory == Memory::Gpu;
+        return if serves { likely(PhaseName::Serve) } else { None };
     }
     if clues.has(Clue::Loading) && domain == Domain::Inference {
         return likely(PhaseName::Load);
@@ -330,6 +335,16 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
         return likely(PhaseName::Evaluate);
     }
     None
+}
+
+/// The phase of the line of code above the message, of which the frame was cut off.
+fn by_line(line: &str) -> Option<PhaseName> {
+    let code: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+    match () {
+        () if has(&code, &["exp_avg", "optimizer.step("]) => Some(PhaseName::Update),
+        () if code.contains(".backward(") => Some(PhaseName::TrainBackward),
+        () => None,
+    }
 }
 
 /// The phase according to the most reliable evidence.

@@ -6,7 +6,7 @@
 
 use super::Analysis;
 use crate::{
-    diagnosis::{AccountShare, PhaseName},
+    diagnosis::{AccountShare, PhaseName, ShareName},
     parse::{Clue, Optimizer},
     reason::Decoder,
 };
@@ -29,8 +29,8 @@ pub(super) fn accounts(analysis: &Analysis<'_>, decoder: &Decoder) -> Vec<Vec<Ac
     states.into_iter().flat_map(|state| [[state.clone(), pass.clone()].concat(), state]).collect()
 }
 
-fn share(name: &str, bytes: u64) -> AccountShare {
-    AccountShare { name: name.to_owned(), bytes }
+fn share(name: ShareName, bytes: u64) -> AccountShare {
+    AccountShare { name, bytes }
 }
 
 /// All weights are trained.
@@ -65,7 +65,7 @@ fn full(
         let master = if each == 2 && clues.has(Clue::DeepSpeed) { 4 + 8 } else { moments * each };
         let optimizer_bytes = if is_offloaded { 0 } else { master + small_state };
         let bytes = [each, each, optimizer_bytes].map(|n| n.saturating_mul(decoder.parameters));
-        let names = ["weights", "gradients", "optimizer state"];
+        let names = [ShareName::Weights, ShareName::Gradients, ShareName::OptimizerState];
         let shares = names.into_iter().zip(bytes).zip(divisors);
         shares
             .map(|((name, bytes), divisor)| share(name, bytes / divisor))
@@ -90,7 +90,7 @@ fn with_adapters(analysis: &Analysis<'_>, decoder: &Decoder) -> Vec<Vec<AccountS
         [2, 4].map(|each| decoder.parameters.saturating_mul(each)).to_vec()
     };
     let shares = |weights: u64| {
-        let list = [share("weights", weights), share("adapters and their state", adapters)];
+        let list = [share(ShareName::Weights, weights), share(ShareName::Adapters, adapters)];
         list.into_iter().filter(|share| share.bytes > 0).collect()
     };
     weights.into_iter().map(shares).collect()
@@ -116,5 +116,5 @@ fn pass(analysis: &Analysis<'_>, decoder: &Decoder) -> Vec<AccountShare> {
     };
     // Half-precision logits and their float32 copy.
     let logits = tokens.saturating_mul(vocab).saturating_mul(2 + 4);
-    vec![share("activations", kept), share("logits", logits)]
+    vec![share(ShareName::Activations, kept), share(ShareName::Logits, logits)]
 }

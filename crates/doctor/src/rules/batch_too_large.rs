@@ -23,12 +23,12 @@ use crate::{
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let message = analysis.log.message.as_ref()?;
     let (facts, setup) = (&analysis.facts, &analysis.log.setup);
-    // A bare "OOM" counts only next to the settings of a training run, or if a card is mentioned.
+    // A bare "OOM" counts only if the log shows what the program does, or if a card is mentioned.
     let is_prose = message.wording == Wording::Word && message.memory != Memory::Host;
     let names_card = message.memory == Memory::Gpu || analysis.log.clues.has(Clue::Card);
-    let computes = analysis.trains() || analysis.domain == Domain::Inference;
-    let is_described =
-        is_prose && (analysis.trains() && setup.batch.is_some() || computes && names_card);
+    let computes =
+        analysis.trains() || matches!(analysis.domain, Domain::Inference | Domain::Serving);
+    let is_described = is_prose && (computes || names_card);
     if is_prose && !is_described || !is_prose && !analysis.is_gpu() {
         return None;
     }

@@ -2,7 +2,7 @@
 //!
 //! ## What it detects
 //! A data loader worker could not pass on a batch because `/dev/shm` is full (`Bus error`,
-//! `insufficient shared memory (shm)`).
+//! `insufficient shared memory (shm)`), or a process ended with signal 7, most often for that reason.
 //!
 //! ## Why it happens
 //! Workers pass batches through files in `/dev/shm`, and Docker gives a container only 64 MiB of it.
@@ -16,6 +16,11 @@ use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    analysis.log.message.as_ref().filter(|message| message.wording == Wording::DevShm)?;
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause: Cause::DevShm {} })
+    let certainty = match analysis.log.message.as_ref()?.wording {
+        Wording::DevShm => Certainty::Certain,
+        // A full `/dev/shm` is the usual reason, not the only one.
+        Wording::BusError => Certainty::Likely,
+        _ => return None,
+    };
+    Some(Answer { certainty, is_cause: true, cause: Cause::DevShm {} })
 }

@@ -2,7 +2,7 @@
 //!
 //! ## What it detects
 //! Clearly more memory was free than requested, and the request still failed. A few dozen MiB, or
-//! less than a twentieth of the card, do not count: a driver never gives away its last pages.
+//! less than a twentieth of the card, do not count: a driver does not hand out its last pages.
 //!
 //! ## Why it happens
 //! A limit on the process (`set_per_process_memory_fraction`), another process that freed memory

@@ -27,13 +27,13 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let message = analysis.log.message.as_ref().filter(|m| m.memory == Memory::Host)?;
     let in_loader = trace::holds(analysis.log, &["dataloader.py", "_error_if_any_worker_fails"]);
     let (sign, certainty) = match message.wording {
-        Wording::PagingFile | Wording::DevShm => return None,
+        Wording::PagingFile | Wording::DevShm | Wording::BusError => return None,
         Wording::PageLocked => (HostSign::PageLocked, Certainty::Certain),
         // It may have crashed for any reason.
         Wording::WorkerDied => (HostSign::WorkerKilled, Certainty::Unknown),
         Wording::Word => (HostSign::Other, Certainty::Likely),
         Wording::Killed if in_loader => (HostSign::WorkerKilled, Certainty::Likely),
-        Wording::Killed => (HostSign::Killed, Certainty::Likely),
+        Wording::Killed | Wording::SaidKilled => (HostSign::Killed, Certainty::Likely),
         Wording::CpuAllocator => (HostSign::HostAllocator, Certainty::Certain),
         _ if trace::holds(analysis.log, &["pin_memory"]) => {
             (HostSign::PageLocked, Certainty::Certain)

@@ -23,6 +23,7 @@ mod host_memory;
 mod invalid_config;
 mod kv_cache;
 mod logits_at_the_peak;
+mod memory_grows;
 mod mlp_activation;
 mod no_match;
 mod no_shape_in_request;
@@ -71,11 +72,11 @@ enum Settles {
     Last,
 }
 
-/// Free memory that a driver reports but does not give away: requests of 20 MiB fail with 25 MiB
+/// Free memory that a driver reports but does not hand out: requests of 20 MiB fail with 25 MiB
 /// free.
 const LAST_PAGES: u64 = 64 << 20;
 
-/// Whether the card is nearly full: of the last twentieth, a driver gives away little.
+/// Whether the card is nearly full: drivers hand out little of the last twentieth.
 fn is_full(facts: &MemoryFacts) -> bool {
     matches!((facts.free, facts.total), (Some(free), Some(total)) if free.bytes < total.bytes / 20)
 }
@@ -114,7 +115,7 @@ macro_rules! rule {
 
 /// All rules in the order in which they are checked: those that prove a cause first, those that
 /// only match numbers last.
-pub(crate) static RULES: [Rule; 33] = [
+pub(crate) static RULES: [Rule; 34] = [
     rule!("paging-file", paging_file, Yes, translated),
     rule!("dev-shm", dev_shm, Yes, translated),
     rule!("host-memory", host_memory, Yes, translated),
@@ -145,6 +146,7 @@ pub(crate) static RULES: [Rule; 33] = [
     rule!("attention-scores", attention_scores, No, translated),
     rule!("mlp-activation", mlp_activation, No, translated),
     rule!("weight-shaped", weight_shaped, No, translated),
+    rule!("memory-grows", memory_grows, No, translated),
     rule!("batch-too-large", batch_too_large, Last, translated),
     rule!("no-shape-in-request", no_shape_in_request, No, translated),
     rule!("no-match", no_match, No, translated),

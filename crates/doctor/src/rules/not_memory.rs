@@ -11,14 +11,14 @@
 //!
 //! ## What helps
 //! `CUDA_LAUNCH_BLOCKING=1` shows the op; the same batch on a CPU gives a clear message. Changing
-//! batch sizes does not help, except against a watchdog, which wants shorter kernels. `num_workers=0`
+//! batch sizes does not help, except against a watchdog, which needs shorter kernels. `num_workers=0`
 //! shows where a worker crashes.
 
 use super::Answer;
 use crate::{
     cause::{Cause, OtherFailure},
     diagnosis::Certainty,
-    parse::Clue,
+    parse::{Clue, Wording},
     reason::Analysis,
 };
 
@@ -36,6 +36,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         return None;
     };
     let cause = Cause::NotMemory { failure };
-    let is_alone = analysis.log.message.is_none();
-    is_alone.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    // A user may suspect memory; a program that reports a failed allocation is believed.
+    let certainty = match analysis.log.message.as_ref().map(|message| message.wording) {
+        None => Certainty::Certain,
+        Some(Wording::Word) => Certainty::Likely,
+        Some(_) => return None,
+    };
+    Some(Answer { certainty, is_cause: true, cause })
 }

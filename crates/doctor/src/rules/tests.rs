@@ -217,6 +217,13 @@ fn table() -> Vec<(&'static str, String, &'static str, String, &'static str)> {
             "",
         ),
         (
+            "memory-grows",
+            "while it trains, memory keeps growing: CUDA out of memory".to_owned(),
+            "",
+            "while it trains: CUDA out of memory".to_owned(),
+            "",
+        ),
+        (
             "batch-too-large",
             format!("yolo\n{}", at("loss.backward()", &full("86.00 MiB"))),
             "",

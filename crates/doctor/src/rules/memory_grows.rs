@@ -1,0 +1,45 @@
+//! # `memory-grows`
+//!
+//! ## What it detects
+//! A user describes that memory use grows from step to step, or that a run fails after many steps
+//! that fitted.
+//!
+//! ## Why it happens
+//! Something keeps tensors of earlier steps alive. The usual case is a loss or an output that is
+//! collected in a list or added to a sum: it keeps its whole graph with all activations. If
+//! nothing is kept, a later batch was larger, for example one with the longest sequence.
+//!
+//! ## What helps
+//! Keep numbers instead of tensors: `total += loss.item()`, and `output.detach().cpu()` for
+//! outputs. Run evaluations under `torch.inference_mode()`. A memory snapshot shows which lines
+//! allocated what is still alive.
+
+use super::Answer;
+use crate::{
+    cause::{Cause, GrowthSign},
+    diagnosis::{Certainty, Domain},
+    parse::{Clue, Memory},
+    reason::Analysis,
+};
+
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref()?;
+    if !matches!(message.memory, Memory::Gpu | Memory::Unknown) {
+        return None;
+    }
+    let (clues, setup) = (analysis.log.clues, &analysis.log.setup);
+    // Growth ends at a small request. A large one is that of a large pass, and users of a program
+    // that they have not written see growth without knowing what is kept.
+    let is_large = analysis.facts.requested.is_some_and(|size| size.bytes > 1 << 30);
+    let is_theirs = !is_large && analysis.domain != Domain::Serving;
+    let (sign, certainty) = if setup.grows && is_theirs {
+        (GrowthSign::Described, Certainty::Likely)
+    } else if setup.grows {
+        (GrowthSign::Described, Certainty::Unknown)
+    } else if clues.has(Clue::FailsLate) || setup.fails_after.is_some() {
+        (GrowthSign::FailsLate, Certainty::Unknown)
+    } else {
+        return None;
+    };
+    Some(Answer { certainty, is_cause: true, cause: Cause::MemoryGrows { sign } })
+}
