@@ -181,13 +181,13 @@ pub(super) fn grows(lower: &str) -> bool {
         .filter(|word| !word.is_empty())
         .take(256)
         .collect();
-    let is_growth = |word: &&str| {
+    let is_growth = |word: &str| {
         !word.starts_with("growth") && GROWTH.iter().any(|verb| word.starts_with(verb))
     };
-    let has_verb = |at: usize| words[at + 1..].iter().take(5).any(|word| is_growth(&word));
+    let has_verb = |at: usize| words[at + 1..].iter().take(5).any(|word| is_growth(word));
     let is_increase_of = |at: usize| {
         let before = &words[at.saturating_sub(4)..at];
-        before.windows(2).any(|pair| is_growth(&pair[0]) && pair[1] == "of")
+        before.windows(2).any(|pair| is_growth(pair[0]) && pair[1] == "of")
     };
     words
         .iter()

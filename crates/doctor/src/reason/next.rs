@@ -48,6 +48,7 @@ pub(crate) fn next(analysis: &Analysis<'_>, foreign_bytes: u64) -> Option<NextFa
 
 /// The memory of the failing phase at its peak, by class.
 pub(crate) fn account(run: &TrainingRun, analysis: &Analysis<'_>) -> Option<Vec<AccountShare>> {
+    use ShareName as N;
     let phase = match analysis.phase.name {
         PhaseName::Evaluate if analysis.log.progress.iter.is_some() => TorchPhase::Evaluate,
         PhaseName::Evaluate => TorchPhase::EvaluateFirst,
@@ -57,7 +58,6 @@ pub(crate) fn account(run: &TrainingRun, analysis: &Analysis<'_>) -> Option<Vec<
     };
     let program = torch::program(phase, &run.model, &run.options);
     let peak = profile(&program, &CachingAllocator).peak()?;
-    use ShareName as N;
     let names = [
         N::Weights,
         N::Gradients,
