@@ -30,7 +30,7 @@ pub enum InjectedFault {
     Panics,
     /// The driver reports the device lost, but it keeps answering.
     IsLost,
-    /// Calls no longer return; the wait ends after two seconds.
+    /// Calls no longer return; the wait ends after five seconds.
     Hangs,
 }
 
