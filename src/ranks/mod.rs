@@ -124,8 +124,7 @@ impl Ranks {
 
     /// Whether a second TCP connection between machines would speed up messages on Ethernet.
     pub fn wants_more_connections(&self) -> bool {
-        self.n_hosts() > 1
-            && Launcher::find().is_some_and(|launcher| launcher.has_one_connection())
+        self.n_hosts() > 1 && Launcher::find().is_some_and(|launcher| launcher.has_one_connection())
     }
 
     /// How many there are.

@@ -1,5 +1,5 @@
-//! One HTTP/1.1 exchange over a socket: reads a request, writes a response, and closes the
-//! connection.
+//! HTTP/1.1 over a socket: a request in, an answer out. A client that asks for it may send another
+//! request over the same connection.
 //!
 //! Every step has a limit: bytes and time of the head, bytes and time of the body, time of the
 //! response. `httparse` parses the head; a body needs a `Content-Length`.
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// More than any head: one with a token and a long query has less than 2 KiB.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
-/// How long a client may take to send its head.
+/// How long a client may take for its head, from the end of the answer before it.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a client may take to send its body, and to read a response.
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -114,22 +114,26 @@ impl Read for Body<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads the head of a request.
-    pub(crate) fn read(stream: &'a TcpStream) -> Result<Self, Refusal> {
+    /// Reads the head of a request; `None` if the client sends none. `ahead` is what has been read
+    /// of the connection after the request before.
+    pub(crate) fn read(stream: &'a TcpStream, ahead: Vec<u8>) -> Result<Option<Self>, Refusal> {
         let mut timed = Timed { stream, until: Instant::now() + HEAD_TIME };
-        let mut bytes = Vec::with_capacity(2048);
+        let mut bytes = ahead;
         let mut chunk = [0; 2048];
         loop {
-            let count = timed.read(&mut chunk).map_err(|_| refuse(408, "no request in time"))?;
-            if count == 0 {
-                return Err(refuse(400, "the request is incomplete"));
-            }
-            bytes.extend_from_slice(&chunk[..count]);
-            if let Some(request) = Self::parse(&bytes, stream)? {
-                return Ok(request);
+            if !bytes.is_empty()
+                && let Some(request) = Self::parse(&bytes, stream)?
+            {
+                return Ok(Some(request));
             }
             if bytes.len() > MAX_HEAD_BYTES {
                 return Err(refuse(431, "the request's head is too long"));
+            }
+            match timed.read(&mut chunk) {
+                Ok(0) | Err(_) if bytes.is_empty() => return Ok(None),
+                Ok(0) => return Err(refuse(400, "the request has no end")),
+                Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+                Err(_) => return Err(refuse(408, "no request in time")),
             }
         }
     }
@@ -211,6 +215,22 @@ impl<'a> Request<'a> {
         pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| decoded(value))
     }
 
+    /// Whether the client asks to send another request after this one, and can: a body that was
+    /// not read to its end would be taken for a request.
+    pub(crate) fn keeps_connection(&self) -> bool {
+        let connection = self.only_header("connection");
+        connection.is_some_and(|it| it.eq_ignore_ascii_case("keep-alive"))
+            && self.body.left_bytes == 0
+    }
+
+    /// What has been read of the connection after this request.
+    pub(crate) fn into_ahead(self) -> Vec<u8> {
+        let used = usize::try_from(self.body.start.position()).unwrap_or(usize::MAX);
+        let mut bytes = self.body.start.into_inner();
+        bytes.drain(..used.min(bytes.len()));
+        bytes
+    }
+
     /// The stated length of the body.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.body.left_bytes
@@ -287,6 +307,11 @@ impl Response {
         Self { status, content_type, headers: Vec::new(), body: ResponseBody::Text(text) }
     }
 
+    /// Whether the answer has no end.
+    pub(crate) const fn is_stream(&self) -> bool {
+        matches!(self.body, ResponseBody::Events(_))
+    }
+
     /// A stream of events.
     pub(crate) fn events(
         write: impl FnOnce(&mut EventStream<'_>) -> io::Result<()> + Send + 'static,
@@ -310,12 +335,25 @@ const SAFE: &str = "ResponseBody-Security-Policy: default-src 'none'; script-src
 style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; \
 form-action 'none'; frame-ancestors 'none'\r\nX-ResponseBody-Type-Options: nosniff\r\n\
 X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n\
-Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
-Connection: close\r\n";
+Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n";
 
-/// Writes a response. The caller closes the connection.
-pub(crate) fn respond(stream: &TcpStream, response: Response) -> io::Result<()> {
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// The client may send another request.
+    Kept,
+    /// The caller closes it.
+    Closed,
+}
+
+/// Writes an answer. After a stream of events the connection is closed in any case.
+pub(crate) fn respond(
+    stream: &TcpStream,
+    response: Response,
+    connection: Connection,
+) -> io::Result<()> {
     let mut timed = Timed { stream, until: Instant::now() + BODY_TIME };
+    let is_stream = response.is_stream();
     let Response { status, content_type, headers, body } = response;
     let mut head = format!("HTTP/1.1 {status} {}\r\n{SAFE}", reason(status));
     if !headers.iter().any(|(name, _)| *name == "Cache-Control") {
@@ -324,6 +362,11 @@ pub(crate) fn respond(stream: &TcpStream, response: Response) -> io::Result<()> 
     for (name, value) in headers {
         head.extend([name, ": ", &value, "\r\n"]);
     }
+    head.push_str(match connection {
+        // A second less than we wait, so that no request meets a closed connection.
+        Connection::Kept if !is_stream => "Connection: keep-alive\r\nKeep-Alive: timeout=4\r\n",
+        _ => "Connection: close\r\n",
+    });
     head.extend(["Content-Type: ", content_type, "\r\n"]);
     let bytes: &[u8] = match &body {
         ResponseBody::Text(text) => text.as_bytes(),
@@ -414,14 +457,14 @@ mod tests {
 
     use super::*;
 
-    /// The result of sending these bytes to a server.
+    /// What a server makes of these bytes, which are more than none.
     fn parsed<T>(bytes: &[u8], check: impl FnOnce(Result<Request<'_>, Refusal>) -> T) -> T {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(bytes).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        check(Request::read(&stream))
+        check(Request::read(&stream, Vec::new()).map(Option::unwrap))
     }
 
     fn status(bytes: &[u8]) -> u16 {
@@ -440,6 +483,29 @@ mod tests {
             assert_eq!(request.header("host"), Some("me"));
             assert_eq!(request.json(10).unwrap(), serde_json::json!({}));
         });
+    }
+
+    #[test]
+    fn a_connection_is_kept_if_it_is_asked_for_and_the_body_was_read() {
+        let kept = "Connection: Keep-Alive\r\n";
+        let text = |headers: &str| {
+            format!("POST / HTTP/1.1\r\n{headers}Content-Length: 2\r\n\r\n{{}}GET /")
+        };
+        parsed(text(kept).as_bytes(), |request| {
+            let mut request = request.unwrap();
+            assert!(!request.keeps_connection(), "its body would be the next request");
+            request.json(10).unwrap();
+            assert!(request.keeps_connection());
+            assert_eq!(request.into_ahead(), b"GET /");
+        });
+        let both = "Connection: keep-alive\r\nConnection: close\r\n";
+        for headers in ["", "Connection: close\r\n", both] {
+            parsed(text(headers).as_bytes(), |request| {
+                let mut request = request.unwrap();
+                request.json(10).unwrap();
+                assert!(!request.keeps_connection(), "{headers}");
+            });
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The page of `fitgpt serve`: a small HTTP server, the page's files, and the runs it shows.
 //!
-//! There is a thread per connection, at most [`MAX_CONNECTIONS`], and every connection ends,
-//! because requests and responses have deadlines. A [`Service`] computes the responses.
+//! A thread per connection, at most [`MAX_CONNECTIONS`], and every connection ends: requests and
+//! answers have deadlines, and there are at most [`MAX_REQUESTS`]. What the page asks for is computed
+//! by a [`Service`].
 //!
 //! Invariant: no request names a file. Runs have ids, and the page's files are in the program.
 
@@ -23,14 +24,19 @@ use std::{
 
 pub(crate) use self::{
     guard::{Guard, new_token},
-    http::{EventStream, Method, Refusal, Request, Response, refuse},
-    page::asset,
+    http::{Connection, EventStream, Method, Refusal, Request, Response, refuse},
+    page::{asset, page},
     record::{RecordFile, page_of},
     runs::{Resolution, Runs},
 };
 
 /// Enough for several tabs: a browser opens six.
 const MAX_CONNECTIONS: usize = 64;
+/// With more open, connections are closed after one answer: those that wait for a next request must
+/// not keep others out.
+const MAX_KEPT: usize = 32;
+/// Requests over one connection.
+const MAX_REQUESTS: u32 = 1000;
 
 /// Responds to requests that have passed the guard.
 pub(crate) trait Service: Send + Sync + 'static {
@@ -54,13 +60,13 @@ pub(crate) fn serve(listener: TcpListener, guard: Guard, service: impl Service) 
                 open.fetch_sub(1, Ordering::Relaxed);
                 // Small enough for the socket's buffer, so that it cannot block.
                 let busy = refuse(503, "too many connections");
-                let _ = http::respond(&stream, busy.into());
+                let _ = http::respond(&stream, busy.into(), Connection::Closed);
                 continue;
             }
             let (shared, slot) = (Arc::clone(&shared), ConnectionPermit(Arc::clone(&open)));
             let spawned = thread::Builder::new().spawn(move || {
                 let (guard, service) = &*shared;
-                exchange(&stream, guard, service);
+                converse(&stream, guard, service, &slot);
                 drop(slot);
             });
             drop(spawned); // if no thread was started, the closure and its slot are dropped
@@ -72,22 +78,44 @@ pub(crate) fn serve(listener: TcpListener, guard: Guard, service: impl Service) 
 /// One of the [`MAX_CONNECTIONS`], released however its thread ends.
 struct ConnectionPermit(Arc<AtomicUsize>);
 
+impl ConnectionPermit {
+    /// Whether there are few connections, so that this one may wait for a request.
+    fn may_wait(&self) -> bool {
+        self.0.load(Ordering::Relaxed) <= MAX_KEPT
+    }
+}
+
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// One request and its response.
-fn exchange(stream: &TcpStream, guard: &Guard, service: &impl Service) {
-    let response = match Request::read(stream) {
-        Ok(mut request) => match guard.check(&request) {
-            Ok(()) => service.answer(&mut request),
-            Err(refusal) => refusal.into(),
-        },
-        Err(refusal) => refusal.into(),
-    };
-    // Ignore errors: the client may have disconnected.
-    let _ = http::respond(stream, response);
+/// The requests of a connection and their responses.
+fn converse(stream: &TcpStream, guard: &Guard, service: &impl Service, permit: &ConnectionPermit) {
+    let mut ahead = Vec::new();
+    for left in (0..MAX_REQUESTS).rev() {
+        let mut request = match Request::read(stream, ahead) {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(refusal) => {
+                let _ = http::respond(stream, refusal.into(), Connection::Closed);
+                break;
+            }
+        };
+        let (response, is_refused) = match guard.check(&request) {
+            Ok(()) => (service.answer(&mut request), false),
+            Err(refusal) => (refusal.into(), true),
+        };
+        let is_kept = !is_refused && left > 0 && request.keeps_connection() && permit.may_wait();
+        let connection = if is_kept { Connection::Kept } else { Connection::Closed };
+        // Ignore errors: the client may have disconnected.
+        let is_stream = response.is_stream();
+        let written = http::respond(stream, response, connection);
+        if !is_kept || is_stream || written.is_err() {
+            break;
+        }
+        ahead = request.into_ahead();
+    }
     http::finish(stream);
 }

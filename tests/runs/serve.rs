@@ -106,7 +106,7 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
     let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let keys = json!({ "batch_size": "4", "n_layer": "3" });
-    let asked = json!({ "keys": keys, "gpu": "RTX 4070", "engine": "torch" });
+    let asked = json!({ "keys": keys, "gpu": "RTX 4070", "engine": "torch", "report": true });
     let answer = server.post("/api/plan", &asked).json();
     for (index, engine) in ["torch", "fitgpt"].into_iter().enumerate() {
         let args = ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--json"];
@@ -115,8 +115,12 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
         // The picture shows the peak of the report.
         let report = &answer["engines"][index]["report"];
         let train = &answer["engines"][index]["phases"][0];
-        let drawn = train["bytes"].as_array().unwrap().iter().map(|column| {
-            column.as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap()).sum::<u64>()
+        let columns = 0..train["at"].as_array().unwrap().len();
+        let drawn = columns.map(|column| {
+            let classes = train["bytes"].as_array().unwrap().iter();
+            // One number stands for all columns.
+            let own = classes.map(|class| class.get(column).unwrap_or(class).as_u64().unwrap());
+            own.sum::<u64>()
         });
         let phases = report["phases"].as_array().unwrap();
         let phase = phases.iter().find(|phase| phase["name"] == "train").unwrap();
@@ -288,6 +292,101 @@ fn the_page_forbids_scripts_from_elsewhere() {
     assert!(!page.head.to_lowercase().contains("access-control"));
 }
 
+/// What the page's script begins with.
+fn start_of(page: &Answer) -> Value {
+    let data = page.body.split_once("<script type=\"application/json\" id=\"start\">").unwrap().1;
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn the_page_brings_its_words_and_its_first_plan() {
+    let server = Server::start(&Place::new(), &[]);
+    for (accepted, lang) in [("de-DE,de;q=0.9,en;q=0.8", "de"), ("zh", "zh"), ("en-US", "en")] {
+        let page = server.ask("GET /", &format!("Accept-Language: {accepted}\r\n"), b"");
+        let mut start = start_of(&page);
+        let plan = start["plan"].take();
+        assert_eq!(plan, server.post(&format!("/api/plan?lang={lang}"), &start["first"]).json());
+        let mut asked = server.get(&format!("/api/start?lang={lang}")).json();
+        asked["plan"] = Value::Null;
+        assert_eq!(start, asked);
+    }
+    // A language that we do not have, and bytes that are none.
+    for accepted in ["fr", "x", "", "\u{e9}\u{e9}", "<script>"] {
+        let page = server.ask("GET /", &format!("Accept-Language: {accepted}\r\n"), b"");
+        assert_eq!(start_of(&page)["lang"], "en", "{accepted}");
+    }
+}
+
+#[test]
+fn a_connection_serves_several_requests_only_if_it_is_asked_to_and_never_smuggles_one() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let host = format!("Host: 127.0.0.1:{}\r\n", server.port);
+    let kept = "Connection: keep-alive\r\n";
+    let answers = |text: &str| {
+        let mut stream = server.connect();
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answered = String::new();
+        let _ = stream.read_to_string(&mut answered);
+        answered.matches("HTTP/1.1 ").count()
+    };
+    let started = Instant::now();
+    let hello = |headers: &str| format!("GET /api/hello HTTP/1.1\r\n{host}{headers}\r\n");
+    let post = |headers: &str, body: &str| {
+        let kind = "Content-Type: application/json\r\n";
+        let length = body.len();
+        format!(
+            "POST /api/plan HTTP/1.1\r\n{host}{headers}{kind}Content-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    // In one write, too; the last one closes.
+    assert_eq!(answers(&format!("{}{}{}", hello(kept), post(kept, "{}"), hello(""))), 3);
+    // Not asked for, or refused: what follows is not read as a request.
+    assert_eq!(answers(&format!("{}{}", hello(""), hello(""))), 1);
+    let foreign = "Origin: http://evil.example\r\n";
+    assert_eq!(answers(&format!("{}{}", hello(&format!("{kept}{foreign}")), hello(""))), 1);
+    // A request inside of a body that nobody has read.
+    let smuggled = post(&format!("{kept}{foreign}"), &hello(""));
+    assert_eq!(answers(&smuggled), 1);
+    let unread = smuggled.replacen("/api/plan", "/api/nothing", 1).replacen(foreign, "", 1);
+    assert_eq!(answers(&unread), 1);
+    // Every request is checked, not only the first one.
+    let mut stream = server.connect();
+    let second = hello(foreign);
+    write!(stream, "{}{second}", hello(kept)).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("HTTP/1.1 403"), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(4), "closed at once, not after a wait");
+    // A connection that is kept and silent is closed.
+    assert_eq!(answers(&hello(kept)), 1);
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+}
+
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let host = server.port;
+    let mut open: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for stream in &mut open {
+        write!(
+            stream,
+            "GET /api/hello HTTP/1.1\r\nHost: 127.0.0.1:{host}\r\nConnection: keep-alive\r\n\r\n"
+        )
+        .unwrap();
+    }
+    // Of sixty that ask to be kept, not all are: there is a place for others.
+    let is_closed = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).is_ok() && text.contains("Connection: close")
+    };
+    let closed = open.iter_mut().map(is_closed).filter(|it| *it).count();
+    assert!(closed >= 60 - 32, "{closed}");
+    assert_eq!(server.get("/api/hello").status, 200);
+}
+
 #[test]
 fn no_path_reaches_other_files() {
     let place = TestFolder::new();
@@ -385,7 +484,7 @@ fn another_address_and_training_need_the_token() {
     let place = TestFolder::new();
     for more in [&["--bind", "127.0.0.1"][..], &["--allow-train"]] {
         let server = Server::start(&place, more);
-        for path in ["/", "/main.js", "/api/start", "/api/hello", "/api/runs", "/api/events"] {
+        for path in ["/", "/page.js", "/api/start", "/api/hello", "/api/runs", "/api/events"] {
             assert_eq!(server.get(path).status, 401, "{path}");
         }
         let ask = |headers: &str| server.ask("GET /api/hello", headers, b"").status;
@@ -404,6 +503,19 @@ fn another_address_and_training_need_the_token() {
     let server = Server::start(&place, &[]);
     assert_eq!(server.post("/api/train", &json!({})).status, 403);
     assert_eq!(server.post("/api/stop", &json!({})).status, 403);
+}
+
+/// All of 127.0.0.0/8 leads to this machine, so a server that listens everywhere answers there.
+#[cfg(target_os = "linux")]
+#[test]
+fn only_loopback_is_listened_to_unless_another_address_is_asked_for() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    assert_eq!(server.get("/api/hello").status, 200);
+    assert!(TcpStream::connect(("127.0.0.2", server.port)).is_err());
+    let open = Server::start(&place, &["--bind", "0.0.0.0"]);
+    assert!(TcpStream::connect(("127.0.0.2", open.port)).is_ok());
+    assert_eq!(open.get("/api/hello").status, 401);
 }
 
 #[test]

@@ -21,7 +21,8 @@ use super::{
 use crate::{
     picture::svg::colour,
     serve::{
-        EventStream, Method, Refusal, Request, Resolution, Response, Runs, Service, asset, refuse,
+        EventStream, Method, Refusal, Request, Resolution, Response, Runs, Service, asset, page,
+        refuse,
     },
     words::{self, Lang, names},
 };
@@ -181,6 +182,7 @@ impl PageApi {
             "presets": presets.collect::<Vec<_>>(),
             "cards": cards,
             "classes": TensorClass::ALL.map(class),
+            "first": planner::first(),
             "limits": { "n_layer": limit("n_layer"), "n_embd": limit("n_embd") },
             "allows_training": self.trainings.is_some(),
         })
@@ -210,7 +212,19 @@ impl PageApi {
             response.headers = vec![("Location", "/".to_owned()), ("Set-Cookie", cookie)];
             return response;
         }
-        asset("/").expect("the page is there")
+        let accepted = request.header("accept-language").and_then(|accepted| accepted.get(..2));
+        words::with_lang(lang_of(accepted), || {
+            let mut start = self.start();
+            start["plan"] = self.first_plan();
+            page(&start)
+        })
+    }
+
+    /// The plan that the page shows first, if it can be made now. To send it with the page saves a
+    /// request and a drawing; if all cores are at work, the page comes without it and asks.
+    fn first_plan(&self) -> Value {
+        let Some(_permit) = self.permits.take_at_once() else { return Value::Null };
+        planner::plan(&planner::first()).unwrap_or_default()
     }
 }
 

@@ -8,7 +8,7 @@ use fitgpt_plan::{
     fit,
     memory::{Target, lifetimes},
     model::Model,
-    program::Program,
+    program::{Program, TensorClass},
     report::{PhaseTimeline, PlanReport},
     torch,
 };
@@ -44,6 +44,14 @@ const MAX_LAYERS: u32 = 200;
 /// The most ranks that the page plans; the share of each one is computed.
 const MAX_RANKS: u32 = 256;
 
+/// The card that the page begins with.
+const FIRST_CARD: &str = "GeForce RTX 4070";
+
+/// The state that the page begins with.
+pub(super) fn first() -> Value {
+    json!({ "config": "", "file": "", "keys": {}, "engine": "torch", "ranks": 1, "gpu": FIRST_CARD })
+}
+
 /// The page's whole state.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,6 +74,9 @@ struct PlannerState {
     /// The engine of the request: `fitgpt` or `torch`.
     #[serde(default)]
     engine: String,
+    /// Whether the answer has the document that `plan --json` prints, too.
+    #[serde(default)]
+    report: bool,
     /// For [`alive`]: a phase by its name.
     #[serde(default)]
     phase: String,
@@ -260,8 +271,7 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "phases": phases,
         "command": command,
         "ranks": ranks.map(|ranks| ranks.text()),
-        // The document that `plan --json` prints.
-        "report": plan_command::TimedReport { report, time, ranks },
+        "report": state.report.then_some(plan_command::TimedReport { report, time, ranks }),
     }))
 }
 
@@ -276,8 +286,18 @@ fn phase(panel: &Panel, timeline: &PhaseTimeline, ops: u64) -> Value {
     let own = timeline.ops.len() as u64;
     let count = (COLUMNS * own / ops.max(1)).max(LEAST_COLUMNS).min(own);
     let drawn = columns(timeline, count);
-    let bytes: Vec<_> = drawn.iter().map(|op| timeline.profile.by_op[*op]).collect();
-    let op_names: Vec<_> = drawn.iter().map(|op| timeline.ops[*op]).collect();
+    let mut names: Vec<&str> = Vec::new(); // layers have the same ops
+    let op_names: Vec<_> = drawn
+        .iter()
+        .map(|op| {
+            let name = timeline.ops[*op];
+            let found = names.iter().position(|known| *known == name);
+            found.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            })
+        })
+        .collect();
     let peak = timeline.peak();
     json!({
         "name": timeline.name,
@@ -286,13 +306,24 @@ fn phase(panel: &Panel, timeline: &PhaseTimeline, ops: u64) -> Value {
         "peak_bytes": peak.map(|peak| peak.bytes),
         "peak_op": peak.map(|peak| peak.at.0),
         "at": drawn,
+        "names": names,
         "op": op_names,
-        "bytes": bytes,
+        "bytes": TensorClass::ALL.map(|class| by_column(timeline, &drawn, class)),
     })
 }
 
-/// The largest tensors that are alive at one op. Tensors of all layers with the same name count as
-/// one.
+/// The bytes of a class at each column; one number if they are the same everywhere, as most are.
+fn by_column(timeline: &PhaseTimeline, drawn: &[usize], class: TensorClass) -> Value {
+    let bytes: Vec<_> =
+        drawn.iter().map(|op| timeline.profile.by_op[*op][class as usize]).collect();
+    match bytes.split_first() {
+        None => json!(0),
+        Some((first, rest)) if rest.iter().all(|other| other == first) => json!(first),
+        Some(_) => json!(bytes),
+    }
+}
+
+/// The largest tensors that are alive at one op. Those of all layers are one.
 pub(super) fn alive(asked: &Value) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, config, vocab, .. } = &resolved;

@@ -39,6 +39,11 @@ impl WorkPermits {
         self.take_within(PATIENCE)
     }
 
+    /// A permit, if one is free.
+    pub(super) fn take_at_once(&self) -> Option<WorkPermit<'_>> {
+        self.take_within(Duration::ZERO).ok()
+    }
+
     fn take_within(&self, patience: Duration) -> Result<WorkPermit<'_>, Refusal> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut free, waited) = self
@@ -69,7 +74,9 @@ mod tests {
         let permits = WorkPermits::new(1);
         let permit = permits.take().unwrap();
         assert_eq!(permits.take_within(Duration::from_millis(1)).unwrap_err().status, 503);
+        assert!(permits.take_at_once().is_none());
         drop(permit);
+        assert!(permits.take_at_once().is_some());
         assert!(permits.take().is_ok());
     }
 }

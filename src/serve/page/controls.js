@@ -35,9 +35,14 @@ export function slider({ key, label, values, zero, change }) {
   let list = values;
   const range = h("input", { type: "range", min: 0, max: list.length - 1, step: 1, "aria-label": label });
   const field = h("input", { type: "number", min: zero ? 0 : 1, step: 1, "aria-label": label, id: `key-${key}` });
+  let said = ""; // what the slider shows
   const changed = (value) => {
-    range.setAttribute("aria-valuetext", number(value));
-    range.style.setProperty("--share", `${(100 * range.value) / Math.max(1, list.length - 1)}%`);
+    const text = number(value);
+    const share = `${(100 * range.value) / Math.max(1, list.length - 1)}%`;
+    if (said === `${text} ${share}`) return;
+    said = `${text} ${share}`;
+    range.setAttribute("aria-valuetext", text);
+    range.style.setProperty("--share", share);
   };
   range.addEventListener("input", () => {
     const value = list[range.value];
@@ -57,11 +62,12 @@ export function slider({ key, label, values, zero, change }) {
   return {
     element,
     set(value, newList) {
-      if (newList) {
+      if (newList && newList !== list) {
         list = newList;
-        range.max = list.length - 1;
+        if (Number(range.max) !== list.length - 1) range.max = list.length - 1;
       }
-      range.value = nearest(list, Math.max(value, 1e-9));
+      const index = String(nearest(list, Math.max(value, 1e-9)));
+      if (range.value !== index) range.value = index;
       if (field.value !== String(value) && document.activeElement !== field) field.value = value;
       changed(value);
     },
@@ -76,6 +82,7 @@ export function choice({ key, label, options, change }) {
   return {
     element,
     set(value) {
+      if (select.value === value) return;
       if (![...select.options].some((option) => option.value === value)) {
         select.append(h("option", { value }, value));
       }

@@ -2,7 +2,6 @@
 
 import { ask, command, failureBox, fill, h, number, size, start, t, takesDrops } from "./lib.js";
 import { bar, key, partColour } from "./bars.js";
-import { DEFAULT_CARD } from "./planner.js";
 import { address } from "./state.js";
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
@@ -124,7 +123,7 @@ function plannerLink({ keys, gpu, total_bytes: total }, changes) {
 function cardOf(total) {
   if (!total) return undefined;
   const away = ({ bytes }) => Math.round(Math.abs(bytes - total) / 2 ** 24); // logs have two digits of a GiB
-  const rank = ({ name }) => (name === DEFAULT_CARD ? 0 : /^GeForce RTX (?!.*Laptop)/.test(name) ? 1 : 2);
+  const rank = ({ name }) => (name === start.first.gpu ? 0 : /^GeForce RTX (?!.*Laptop)/.test(name) ? 1 : 2);
   const near = start.cards.filter(({ bytes }) => Math.abs(bytes - total) < total * 0.015);
   return near.toSorted((a, b) => away(a) - away(b) || rank(a) - rank(b))[0]?.name;
 }

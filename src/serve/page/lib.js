@@ -42,11 +42,22 @@ export function t(key, values = {}) {
   return text.replace(/\$([a-z]+)/g, (whole, name) => values[name] ?? whole);
 }
 
+// Not `Intl`: its first use in a page takes longer than everything else until the first picture.
+const SEPARATORS = { de: [".", ","] }; // of thousands, of decimals
+const COMMON = [",", "."];
+
+/** Digits as the language groups them. */
+function grouped(digits) {
+  const [thousands, point] = SEPARATORS[start.lang] ?? COMMON;
+  const [whole, decimals] = digits.split(".");
+  const groups = whole.replace(/\B(?=(\d{3})+$)/g, thousands);
+  return decimals === undefined ? groups : `${groups}${point}${decimals}`;
+}
+
 /** A number as the language writes it. */
 export function number(value, digits = 0) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(start.lang, options).format(value);
+  return grouped(value.toFixed(digits));
 }
 
 /** A number of any size in few digits: a loss, a rate. */
@@ -54,8 +65,7 @@ export function figure(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) return value.toExponential(2);
-  const options = { maximumSignificantDigits: digits };
-  return new Intl.NumberFormat(start.lang, options).format(value);
+  return grouped(String(Number(value.toPrecision(digits))));
 }
 
 const UNITS = [["GiB", 2 ** 30, 2], ["MiB", 2 ** 20, 1], ["KiB", 2 ** 10, 1], ["B", 1, 0]];
@@ -160,6 +170,38 @@ export function fill(element, ...children) {
   element.replaceChildren(...listed(children));
 }
 
+/** Replaces the text of an element, if it is another one: even the same would be laid out again. */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * Makes the children of an SVG element those of `drawn`: tag, attributes and text of each. Elements
+ * that are there already are changed, because a picture is drawn again at each move of a slider.
+ */
+export function redraw(parent, drawn) {
+  const found = [...parent.childNodes];
+  drawn.forEach(([tag, attributes, text], index) => {
+    let element = found[index];
+    if (element?.localName !== tag) {
+      const made = s(tag);
+      if (element) element.replaceWith(made);
+      else parent.append(made);
+      element = made;
+    }
+    const before = element.drawn ?? {};
+    for (const name in before) {
+      if (!(name in attributes)) element.removeAttribute(name);
+    }
+    for (const name in attributes) {
+      if (before[name] !== attributes[name]) element.setAttribute(name, attributes[name]);
+    }
+    element.drawn = attributes;
+    if (text !== undefined) write(element, text);
+  });
+  for (const element of found.slice(drawn.length)) element.remove();
+}
+
 /** Shows `content` next to the pointer, inside the window. */
 export function showTip(x, y, content) {
   const tip = document.getElementById("tip");
@@ -204,7 +246,7 @@ export function byteTicks(top, count = 7) {
   const step = niceStep(most / count);
   const ticks = [];
   for (let value = 0; value <= most * 1.0001; value += step) {
-    ticks.push([value * factor, value === 0 ? "0" : `${trimmed(value)} ${unit}`]);
+    ticks.push([value * factor, value === 0 ? "0" : `${grouped(String(Number(value.toFixed(3))))} ${unit}`]);
   }
   return ticks;
 }
@@ -214,8 +256,4 @@ export function niceStep(least) {
   if (!(least > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((step) => step >= least * 0.999);
-}
-
-function trimmed(value) {
-  return new Intl.NumberFormat(start.lang, { maximumFractionDigits: 3 }).format(value);
 }

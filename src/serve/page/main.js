@@ -3,17 +3,14 @@
 import { ask, failureBox, fill, h, start, t } from "./lib.js";
 import { address, onRoute, route } from "./state.js";
 import { planner } from "./planner.js";
+import { doctor } from "./doctor.js";
+import { runs } from "./runs.js";
 
 const PAGES = ["plan", "doctor", "runs"];
 const THEMES = ["auto", "light", "dark"];
-const modules = {
-  plan: () => planner,
-  doctor: async () => (await import("./doctor.js")).doctor,
-  runs: async () => (await import("./runs.js")).runs,
-};
+const MODULES = { plan: planner, doctor, runs };
 
-let shown = null; // the current page, and the function that ends it
-let generation = 0;
+let shown = null; // the page, and what ends it
 
 function stored(key, fallback) {
   try {
@@ -50,13 +47,10 @@ function tabs(current) {
   fill(document.getElementById("tabs"), PAGES.map(link));
 }
 
-async function show({ page, parameters }) {
+function show({ page, parameters }) {
   const name = PAGES.includes(page) ? page : "plan";
   tabs(name);
   document.title = `${t(`tab_${name}`)} · FitGPT`;
-  const own = ++generation;
-  const module = await modules[name]();
-  if (own !== generation) return;
   if (shown?.name === name && shown.update) {
     shown.update(parameters);
     return;
@@ -64,7 +58,7 @@ async function show({ page, parameters }) {
   shown?.end?.();
   const main = document.getElementById("main");
   fill(main);
-  shown = { name, ...module(main, parameters) };
+  shown = { name, ...MODULES[name](main, parameters) };
 }
 
 async function setLanguage(lang) {
@@ -75,24 +69,28 @@ async function setLanguage(lang) {
   tools();
   shown?.end?.();
   shown = null;
-  await show(route());
+  show(route());
 }
 
 async function begin() {
   theme(stored("theme", "auto"));
-  const wanted = stored("lang", navigator.language.slice(0, 2));
-  start.lang = /^[a-z]{2}$/.test(wanted) ? wanted : "en";
-  try {
-    Object.assign(start, await ask("/api/start"));
-  } catch (error) {
-    fill(document.getElementById("main"), failureBox(error));
-    return;
+  // In the language that the browser asked for; another one may have been chosen here.
+  Object.assign(start, JSON.parse(document.getElementById("start").textContent));
+  const wanted = stored("lang", start.lang);
+  if (wanted !== start.lang && start.languages.some(({ code }) => code === wanted)) {
+    start.lang = wanted;
+    try {
+      Object.assign(start, await ask("/api/start"));
+    } catch (error) {
+      fill(document.getElementById("main"), failureBox(error));
+      return;
+    }
   }
   document.documentElement.lang = start.lang;
   document.getElementById("skip").textContent = t("skip");
-  tools();
   onRoute(show);
-  await show(route());
+  show(route());
+  tools();
   document.documentElement.dataset.ready = "true";
 }
 

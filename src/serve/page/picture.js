@@ -1,6 +1,6 @@
 // The picture of a plan: live bytes over the ops of a step, one panel for each engine, on one scale.
 
-import { ask, byteTicks, h, hideTip, s, showTip, size, start, t, fill, number } from "./lib.js";
+import { ask, byteTicks, h, hideTip, number, redraw, s, showTip, size, start, t, write } from "./lib.js";
 
 const HEIGHT = 330;
 const TOP = 26;
@@ -13,31 +13,29 @@ const REST = 90; // ms until tensors are requested
 
 /** A picture that `show` redraws. `request` returns the planner's state for requests. */
 export function picture(request) {
-  const root = h("div", { class: "panels" });
-  const panels = new Map();
-  const panelOf = (engine) => {
-    if (!panels.has(engine)) {
-      panels.set(engine, panel(engine, request));
-      root.append(panels.get(engine).element);
-    }
-    return panels.get(engine);
-  };
+  const panels = ["torch", "fitgpt"].map((engine) => panel(engine, request));
+  const root = h("div", { class: "panels" }, panels.map((it) => it.element));
   let answer = null;
   const draw = () => {
     if (!answer) return;
     const highest = scaleOf(answer.engines);
-    for (const engine of answer.engines) panelOf(engine.engine).draw(engine, highest, answer.ghost?.[engine.engine]);
+    for (const engine of answer.engines) panels.find((it) => it.name === engine.engine).draw(engine, highest, answer.ghost?.[engine.engine]);
   };
-  const observer = new ResizeObserver(draw);
+  // After the first picture widths are read here only, when nothing has changed since the last
+  // layout: to read one between two changes is a layout more.
+  const observer = new ResizeObserver(() => {
+    if (panels.map((it) => it.measure()).includes(true)) draw();
+  });
   observer.observe(root);
   return {
     element: root,
     show(next) {
+      if (!answer) panels.forEach((it) => it.measure()); // the first picture waits for no frame
       answer = next;
       draw();
     },
     choose(engine) {
-      for (const [name, panel] of panels) panel.element.classList.toggle("chosen", name === engine);
+      for (const it of panels) it.element.classList.toggle("chosen", it.name === engine);
     },
     end() {
       observer.disconnect();
@@ -55,14 +53,20 @@ function scaleOf(engines) {
   return highest * 1.12;
 }
 
-function total(bytes) {
+/** The bytes of a class at a column. One number stands for all columns. */
+function bytesAt(phase, index, column) {
+  const own = phase.bytes[index];
+  return typeof own === "number" ? own : own[column];
+}
+
+function total(phase, column) {
   let sum = 0;
-  for (const part of bytes) sum += part;
+  for (let index = 0; index < phase.bytes.length; index++) sum += bytesAt(phase, index, column);
   return sum;
 }
 
 function panel(name, request) {
-  const title = h("h3");
+  const title = h("h3", {}, name === "torch" ? "PyTorch" : "FitGPT");
   const mark = h("p", { class: "mark" });
   const svg = s("svg", { class: "plot", height: HEIGHT, role: "img", tabindex: 0 });
   const message = h("p", { class: "sentence" });
@@ -73,13 +77,16 @@ function panel(name, request) {
   let chosen = null; // phase and column
   let timer = 0;
   let asking = null;
-  let cursor = null;
+  const cursor = s("g", { visibility: "hidden", class: "cursor" }, s("line", { x1: 0, x2: 0, y1: TOP, y2: HEIGHT - BOTTOM }));
+  const content = s("g");
+  svg.append(content, cursor);
+  let width = 0;
 
   const hide = () => {
     clearTimeout(timer);
     asking?.abort();
     chosen = null;
-    cursor?.setAttribute("visibility", "hidden");
+    cursor.setAttribute("visibility", "hidden");
     hideTip();
   };
 
@@ -138,30 +145,35 @@ function panel(name, request) {
   });
 
   return {
+    name,
     element,
+    /** Reads the width; whether it is another one. */
+    measure() {
+      const before = width;
+      width = Math.max(240, svg.clientWidth);
+      return width !== before;
+    },
     draw(next, highest, ghost) {
       engine = next;
-      title.textContent = next.name ?? (name === "torch" ? "PyTorch" : "FitGPT");
+      if (next.name) write(title, next.name);
+      element.dataset.verdict = next.failure ? "none" : next.verdict;
       if (next.failure) {
         places = [];
-        svg.replaceChildren();
-        mark.textContent = "";
-        fill(message, next.failure.message);
-        fill(more, (next.failure.hints ?? []).join(" "));
-        element.dataset.verdict = "none";
+        content.replaceChildren();
+        write(mark, "");
+        write(message, next.failure.message);
+        write(more, (next.failure.hints ?? []).join(" "));
         return;
       }
-      element.dataset.verdict = next.verdict;
-      mark.textContent = next.mark;
-      message.textContent = next.sentence;
-      fill(more, next.total, next.time ? h("br") : null, next.time ? next.time.split("\n")[0] : null, next.ranks ? h("br") : null, next.ranks, next.note ? h("br") : null, next.note);
-      const width = Math.max(240, svg.clientWidth || svg.getBoundingClientRect().width);
-      svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-      svg.setAttribute("aria-label", `${title.textContent}: ${next.sentence} ${t("picture_keys")}`);
+      write(mark, next.mark);
+      write(message, next.sentence);
+      const lines = [next.total, next.time?.split("\n")[0], next.ranks, next.note].filter(Boolean);
+      write(more, lines.map((line) => line.replaceAll("\n", " ")).join("\n"));
       const drawn = plot(next, width, highest, ghost);
       places = drawn.places;
-      cursor = drawn.cursor;
-      svg.replaceChildren(...drawn.elements);
+      if (svg.getAttribute("viewBox") !== drawn.box) svg.setAttribute("viewBox", drawn.box);
+      svg.setAttribute("aria-label", `${title.textContent}: ${next.sentence} ${t("picture_keys")}`);
+      redraw(content, drawn.elements);
     },
   };
 }
@@ -169,8 +181,8 @@ function panel(name, request) {
 /** The column with the peak. */
 function peakOf(engine) {
   let best = null;
-  engine?.phases?.forEach((phase, index) => phase.bytes.forEach((bytes, column) => {
-    const sum = total(bytes);
+  engine?.phases?.forEach((phase, index) => phase.at.forEach((_, column) => {
+    const sum = total(phase, column);
     if (!best || sum > best.sum) best = { phase: index, column, sum };
   }));
   return best;
@@ -192,81 +204,94 @@ function layout(phases, width) {
   });
 }
 
+/** Elements as `redraw` takes them. */
 function plot(engine, width, highest, ghost) {
   const bottom = HEIGHT - BOTTOM;
-  const y = (bytes) => bottom - ((bottom - TOP) * Math.min(bytes, highest)) / highest;
+  const y = (bytes) => pixels(bottom - ((bottom - TOP) * Math.min(bytes, highest)) / highest);
   const places = layout(engine.phases, width);
   const end = width - RIGHT;
   const elements = [];
+  const across = (bytes, cls) => elements.push(["line", { x1: LEFT, x2: end, y1: y(bytes), y2: y(bytes), class: cls }]);
+  const text = (x, y, cls, content) => elements.push(["text", { x: pixels(x), y: pixels(y), class: cls }, content]);
   for (const place of places) {
-    elements.push(s("rect", { x: place.x, y: TOP, width: place.width, height: bottom - TOP, class: "ground" }));
+    elements.push(["rect", { x: pixels(place.x), y: TOP, width: pixels(place.width), height: bottom - TOP, class: "ground" }]);
   }
   for (const [bytes, label] of byteTicks(highest, 6)) {
-    elements.push(s("line", { x1: LEFT, x2: end, y1: y(bytes), y2: y(bytes), class: "grid" }));
-    elements.push(s("text", { x: LEFT - 8, y: y(bytes) + 4, class: "tick end" }, label));
+    across(bytes, "grid");
+    text(LEFT - 8, y(bytes) + 4, "tick end", label);
   }
-  for (const place of places) elements.push(...areas(place, y), ...caption(place, bottom));
+  for (const place of places) {
+    elements.push(...areas(place, y));
+    const middle = place.x + place.width / 2;
+    text(middle, bottom + 17, "middle phase", place.phase.label);
+    text(middle, bottom + 34, "middle phase", `≤ ${size(place.phase.peak_bytes)}`);
+    text(middle, bottom + 50, "middle tick", place.width > 70 ? t("ops", { n: number(place.phase.ops) }) : number(place.phase.ops));
+  }
 
   // The overhead is drawn on top of the peak.
   const peak = engine.needed_bytes - engine.overhead_bytes[1];
   const [low, high] = engine.overhead_bytes;
   if (high > 0) {
-    elements.push(s("rect", { x: LEFT, width: end - LEFT, y: y(peak + high), height: Math.max(1, y(peak + low) - y(peak + high)), class: "overhead" }));
+    elements.push(["rect", { x: LEFT, width: end - LEFT, y: y(peak + high), height: Math.max(1, pixels(y(peak + low) - y(peak + high))), class: "overhead" }]);
   }
-  elements.push(s("line", { x1: LEFT, x2: end, y1: y(peak), y2: y(peak), class: "peak" }));
+  across(peak, "peak");
   if (ghost && Math.abs(ghost - peak) > highest / 200) {
-    elements.push(s("line", { x1: LEFT, x2: end, y1: y(ghost), y2: y(ghost), class: "ghost" }));
-    elements.push(s("text", { x: end - 4, y: y(ghost) - 5, class: "tick end" }, `${t("before")} ${size(ghost)}`));
+    across(ghost, "ghost");
+    text(end - 4, y(ghost) - 5, "tick end", `${t("before")} ${size(ghost)}`);
   }
   const usable = engine.usable_bytes;
-  if (usable <= highest) {
-    elements.push(s("line", { x1: LEFT, x2: end, y1: y(usable), y2: y(usable), class: "budget" }));
-    const label = s("text", { x: LEFT + 6, y: y(usable) - 6, class: "budgettext" }, `${engine.device} · ${size(usable)}`);
-    elements.push(label);
-  } else {
-    elements.push(s("text", { x: LEFT + 6, y: TOP - 8, class: "budgettext" }, `${engine.device} · ${size(usable)} ↑`));
-  }
-  elements.push(s("text", { x: end - 4, y: y(peak) + (y(peak) > bottom - 30 ? -6 : 15), class: "peaktext end" }, `${t("peak")} ${size(peak)}`));
-  const cursor = s("g", { visibility: "hidden", class: "cursor" }, s("line", { x1: 0, x2: 0, y1: TOP, y2: bottom }));
-  elements.push(cursor);
-  return { places, elements, cursor };
+  if (usable <= highest) across(usable, "budget");
+  text(LEFT + 6, usable <= highest ? y(usable) - 6 : TOP - 8, "budgettext", `${engine.device} · ${size(usable)}${usable <= highest ? "" : " ↑"}`);
+  text(end - 4, y(peak) + (y(peak) > bottom - 30 ? -6 : 15), "peaktext end", `${t("peak")} ${size(peak)}`);
+  return { places, elements, box: `0 0 ${width} ${HEIGHT}` };
+}
+
+/** A length to a hundredth of a pixel. */
+function pixels(length) {
+  return Math.round(length * 100) / 100;
 }
 
 /** Stacked areas, one path for each class. Columns are steps: an op has its bytes, not a slope. */
 function areas(place, y) {
-  const { bytes } = place.phase;
-  const columns = bytes.length;
-  const x = (column) => (place.x + (column * place.width) / columns).toFixed(2);
-  const below = new Array(columns).fill(0);
+  const { phase } = place;
+  const columns = phase.at.length;
+  if (columns === 0) return [];
+  const edges = Array.from({ length: columns + 1 }, (_, column) => pixels(place.x + (column * place.width) / columns));
+  let below = new Float64Array(columns);
+  let lower = new Array(columns).fill(y(0));
   const paths = [];
   start.classes.forEach((of, index) => {
-    if (!bytes.some((column) => column[index] > 0)) return;
-    const upper = [];
-    const lower = [];
-    for (let column = 0; column < columns; column++) {
-      const top = below[column] + bytes[column][index];
-      upper.push(`${x(column)} ${y(top).toFixed(2)}`, `${x(column + 1)} ${y(top).toFixed(2)}`);
-      lower.push(`${x(column)} ${y(below[column]).toFixed(2)}`, `${x(column + 1)} ${y(below[column]).toFixed(2)}`);
-      below[column] = top;
-    }
-    paths.push(s("path", { d: `M${upper.join("L")}L${lower.reverse().join("L")}Z`, fill: of.colour, "data-class": of.id }));
+    if (phase.bytes[index] === 0) return;
+    const top = below.map((bytes, column) => bytes + bytesAt(phase, index, column));
+    const upper = Array.from(top, y);
+    paths.push(["path", { d: `M${edges[0]} ${upper[0]}${forward(upper, edges)}${backward(lower, edges)}Z`, fill: of.colour, "data-class": of.id }]);
+    below = top;
+    lower = upper;
   });
   return paths;
 }
 
-function caption(place, bottom) {
-  const middle = place.x + place.width / 2;
-  const text = (dy, cls, content) => s("text", { x: middle, y: bottom + dy, class: `middle ${cls}` }, content);
-  return [
-    text(17, "phase", place.phase.label),
-    text(34, "phase", `≤ ${size(place.phase.peak_bytes)}`),
-    text(50, "tick", place.width > 70 ? t("ops", { n: number(place.phase.ops) }) : number(place.phase.ops)),
-  ];
+/** Steps from the left edge of the first column to the right edge of the last one. */
+function forward(heights, edges) {
+  let d = "";
+  for (let column = 1; column < heights.length; column++) {
+    if (heights[column] !== heights[column - 1]) d += `H${edges[column]}V${heights[column]}`;
+  }
+  return `${d}H${edges[heights.length]}`;
+}
+
+/** And back. */
+function backward(heights, edges) {
+  const last = heights.length - 1;
+  let d = `V${heights[last]}`;
+  for (let column = last; column > 0; column--) {
+    if (heights[column] !== heights[column - 1]) d += `H${edges[column]}V${heights[column - 1]}`;
+  }
+  return `${d}H${edges[0]}`;
 }
 
 function tipOf(phase, column, alive) {
-  const bytes = phase.bytes[column];
-  const rows = start.classes.map((of, index) => [of, bytes[index]]).filter(([, own]) => own > 0).reverse();
+  const rows = start.classes.map((of, index) => [of, bytesAt(phase, index, column)]).filter(([, own]) => own > 0).reverse();
   const list = rows.map(([of, own]) => h("tr", {}, h("td", {}, swatch(of)), h("td", {}, of.name), h("td", { class: "figure" }, size(own))));
   const lines = (alive?.tensors ?? []).map((tensor) => h("tr", {},
     h("td", {}, swatch(start.classes.find((of) => of.id === tensor.class))),
@@ -274,8 +299,8 @@ function tipOf(phase, column, alive) {
     h("td", { class: "figure" }, size(tensor.bytes))));
   if (alive?.rest_bytes > 0) lines.push(h("tr", {}, h("td"), h("td", {}, t("others")), h("td", { class: "figure" }, size(alive.rest_bytes))));
   return [
-    h("p", {}, h("code", {}, phase.op[column]), ` · ${phase.label} · ${number(phase.at[column])}`),
-    h("p", { class: "strong" }, size(total(bytes))),
+    h("p", {}, h("code", {}, phase.names[phase.op[column]]), ` · ${phase.label} · ${number(phase.at[column])}`),
+    h("p", { class: "strong" }, size(total(phase, column))),
     h("table", {}, list),
     lines.length ? h("p", { class: "soft small" }, t("alive")) : null,
     lines.length ? h("table", {}, lines) : null,

@@ -1,25 +1,26 @@
 // The planner: a config, a card and a few sliders; the memory of both engines follows.
 
-import { argumentsOf, Failure, ask, copyButton, failureBox, fill, h, number, size, start, t, takesDrops } from "./lib.js";
+import { argumentsOf, Failure, ask, copyButton, failureBox, fill, h, number, size, start, t, takesDrops, write } from "./lib.js";
 import { choice, divisors, segments, slider, stops } from "./controls.js";
 import { legend, picture } from "./picture.js";
 import { go, note, packed, unpacked } from "./state.js";
 
-export const DEFAULT_CARD = "GeForce RTX 4070";
 const HERE = "here";
 const MAX_RANKS = 256; // as in the server
 const SLIDERS = {
-  batch_size: () => stops(1, 128),
-  gradient_accumulation_steps: () => stops(1, 1024),
-  block_size: () => stops(64, 8192),
-  n_layer: () => stops(1, 96),
-  n_embd: () => stops(64, 8192).filter((width) => width % 64 === 0),
-  eval_batch_size: () => stops(1, 128),
+  batch_size: stops(1, 128),
+  gradient_accumulation_steps: stops(1, 1024),
+  block_size: stops(64, 8192),
+  n_layer: stops(1, 96),
+  n_embd: stops(64, 8192).filter((width) => width % 64 === 0),
+  eval_batch_size: stops(1, 128),
 };
 
 /** Fills `main`. The state is the address. */
 export function planner(main, parameters) {
   let state = read(parameters);
+  let early = firstPlan(state) ?? ask("/api/plan", request(state)); // made while the controls are
+  early.catch(() => {}); // whoever awaits it is told
   let answer = null;
   let locked = null; // the effective batch that is kept
   let ghost = null; // peaks before the last applied change
@@ -29,7 +30,8 @@ export function planner(main, parameters) {
   let headSize = 64;
 
   const view = picture(() => request(state));
-  const status = h("div", { class: "status", "aria-live": "polite" });
+  const verdict = h("span", { class: "verdict none" });
+  const status = h("div", { class: "status", "aria-live": "polite" }, verdict);
   const problem = h("div", { class: "problem" });
   const options = h("div", { class: "options" });
   const facts = h("p", { class: "facts soft" });
@@ -41,7 +43,7 @@ export function planner(main, parameters) {
     change(key, String(value));
   };
   for (const [key, values] of Object.entries(SLIDERS)) {
-    fields[key] = slider({ key, label: t(`key_${key}`), values: values(), zero: key === "eval_batch_size", change: set });
+    fields[key] = slider({ key, label: t(`key_${key}`), values, zero: key === "eval_batch_size", change: set });
   }
   const ranks = slider({ key: "ranks", label: t("key_ranks"), values: [1], change: (_, value) => {
     ghost = null;
@@ -61,12 +63,14 @@ export function planner(main, parameters) {
     remember();
   } });
   const product = h("output", { class: "product" });
-  const card = h("select", { id: "card", onchange: () => {
+  const card = h("select", { id: "card", onfocus: listCards, onchange: () => {
     ghost = null;
     state.gpu = card.value;
     plan();
-  } }, h("option", { value: HERE }, t("this_machine")),
-  start.cards.map(({ name, bytes }) => h("option", { value: name }, `${name} · ${number(bytes / 2 ** 30, 0)} GiB`)));
+  } });
+  const cardOption = ({ name, bytes }) => h("option", { value: name }, `${name} · ${number(bytes / 2 ** 30, 0)} GiB`);
+  const chosenCard = start.cards.find(({ name }) => name === state.gpu);
+  card.append(chosenCard ? cardOption(chosenCard) : h("option", { value: HERE }, t("this_machine")));
   const budget = h("input", { id: "budget", placeholder: t("budget_example"), spellcheck: false, oninput: () => {
     if (budget.value.trim()) state.keys.memory_budget = budget.value.trim();
     else delete state.keys.memory_budget;
@@ -163,10 +167,11 @@ export function planner(main, parameters) {
     do {
       isWaiting = false;
       const began = performance.now();
-      asking = ask("/api/plan", request(state));
+      asking = early ?? ask("/api/plan", request(state));
+      early = null;
       try {
         answer = { ...(await asking), ghost };
-        fill(problem);
+        if (problem.firstChild) fill(problem);
       } catch (error) {
         fill(problem, failureBox(error instanceof Failure ? error : new Failure({ message: String(error) })));
       }
@@ -179,13 +184,25 @@ export function planner(main, parameters) {
     asking = null;
   }
 
-  function show() {
+  /** All cards: hundreds of them, which the first picture need not wait for. */
+  function listCards() {
+    if (card.length > 1) return;
+    fill(card, h("option", { value: HERE }, t("this_machine")), start.cards.map(cardOption));
     card.value = state.gpu;
+  }
+
+  function show() {
+    if (card.value !== state.gpu) {
+      listCards();
+      card.value = state.gpu;
+    }
     engine.set(state.engine);
     view.choose(state.engine);
-    if (presets.value !== state.file || !state.config) presets.value = start.presets.some(({ name, text: own }) => name === state.file && own === state.config) ? state.file : "";
-    if (document.activeElement !== budget) budget.value = state.keys.memory_budget ?? "";
-    if (document.activeElement !== text) text.value = state.config;
+    const preset = presetOf(state)?.name ?? "";
+    if (presets.value !== preset) presets.value = preset;
+    const limit = state.keys.memory_budget ?? "";
+    if (document.activeElement !== budget && budget.value !== limit) budget.value = limit;
+    if (document.activeElement !== text && text.value !== state.config) text.value = state.config;
     lock.checked = locked !== null;
     if (!answer) return;
     const { values } = answer;
@@ -194,17 +211,18 @@ export function planner(main, parameters) {
     for (const [key, field] of Object.entries(fields)) {
       let value = state.keys[key] ?? values[key];
       if (key === "eval_batch_size" && value === "0") value = values.batch_size; // as nanoGPT does
-      if (key in SLIDERS) field.set(Number(value), lists[key] ?? SLIDERS[key]());
+      if (key in SLIDERS) field.set(Number(value), lists[key] ?? SLIDERS[key]);
       else field.set(value);
     }
     // Every rank has the same number of micro-batches.
     ranks.set(state.ranks, divisors(Number(state.keys.gradient_accumulation_steps ?? values.gradient_accumulation_steps)).filter((count) => count <= MAX_RANKS));
     const batch = answer.effective_batch;
-    product.textContent = `${number(batch.sequences)} × ${number(batch.tokens / batch.sequences)} = ${t("tokens", { n: number(batch.tokens) })}`;
-    facts.textContent = t("facts", { p: millions(answer.parameters), v: number(answer.vocab) });
+    write(product, `${number(batch.sequences)} × ${number(batch.tokens / batch.sequences)} = ${t("tokens", { n: number(batch.tokens) })}`);
+    write(facts, t("facts", { p: millions(answer.parameters), v: number(answer.vocab) }));
     const own = answer.engines.find(({ engine: name }) => name === state.engine);
-    fill(status, h("span", { class: `verdict ${own?.verdict ?? "none"}` }, own?.failure ? own.failure.message : own?.sentence ?? ""));
-    fill(commandText, argumentsOf(own?.command ?? ""));
+    verdict.className = `verdict ${own?.verdict ?? "none"}`;
+    write(verdict, own?.failure ? own.failure.message : own?.sentence ?? "");
+    if (commandText.textContent !== (own?.command ?? "")) fill(commandText, argumentsOf(own?.command ?? ""));
     fitButton.classList.toggle("needed", own?.verdict === "no" || own?.verdict === "tight");
     view.show(answer);
   }
@@ -251,7 +269,7 @@ export function planner(main, parameters) {
 
   function remember() {
     const { config, file, gpu, ranks: count, engine: own, keys } = state;
-    const preset = start.presets.find((it) => it.name === file && it.text === config);
+    const preset = presetOf(state);
     const shown = { gpu, engine: own, ...(count > 1 ? { ranks: count } : {}), ...(locked === null ? {} : { lock: "1" }), ...keys };
     if (preset) shown.preset = preset.name;
     else if (config) Object.assign(shown, { config: packed(config), file });
@@ -264,9 +282,10 @@ export function planner(main, parameters) {
     state = read(parameters);
     locked = null;
     ghost = null;
-    fill(options);
+    if (options.firstChild) fill(options);
     show();
     await plan();
+    setTimeout(listCards, 300);
     while (asking && !ended) await new Promise((done) => setTimeout(done, 20));
     if (parameters.get("lock") === "1") {
       locked = effective();
@@ -279,7 +298,10 @@ export function planner(main, parameters) {
 
   begin(parameters);
   return {
-    update: begin,
+    update(next) {
+      early = null;
+      begin(next);
+    },
     end() {
       ended = true;
       view.end();
@@ -310,13 +332,22 @@ function request({ config, file, keys, gpu, ranks, engine }) {
   return { config, file, keys, engine, ranks, gpu: gpu === HERE ? null : gpu };
 }
 
-/** The state in an address. It is not trusted: the server checks every key. */
+/** The plan that came with the page, if it is the plan of `state`; once, because it gets old. */
+function firstPlan(state) {
+  const { plan } = start;
+  start.plan = null;
+  const asked = request(state);
+  const isFirst = Object.keys(asked).every((name) => JSON.stringify(asked[name]) === JSON.stringify(start.first[name]));
+  return plan && isFirst ? Promise.resolve(plan) : null;
+}
+
+/** The state that an address holds. Anything may be in it: the server checks every key. */
 function read(parameters) {
-  const state = { config: "", file: "", keys: {}, gpu: DEFAULT_CARD, ranks: 1, engine: "torch" };
+  const state = { config: "", file: "", keys: {}, gpu: start.first.gpu, ranks: 1, engine: "torch" };
   const preset = start.presets.find(({ name }) => name === parameters.get("preset"));
   if (preset) Object.assign(state, { config: preset.text, file: preset.name });
   for (const [key, value] of parameters) {
-    if (key === "gpu") state.gpu = value === HERE || start.cards.some(({ name }) => name === value) ? value : DEFAULT_CARD;
+    if (key === "gpu") state.gpu = value === HERE || start.cards.some(({ name }) => name === value) ? value : start.first.gpu;
     else if (key === "ranks") state.ranks = Math.max(1, Math.min(MAX_RANKS, Number.parseInt(value, 10) || 1));
     else if (key === "engine") state.engine = value === "fitgpt" ? "fitgpt" : "torch";
     else if (key === "config") state.config = unpacked(value);
@@ -324,6 +355,11 @@ function read(parameters) {
     else if (!["preset", "lock", "then"].includes(key)) state.keys[key] = value;
   }
   return state;
+}
+
+/** The preset that a state begins with, if its text is as it was. */
+function presetOf({ config, file }) {
+  return config ? start.presets.find(({ name, text }) => name === file && text === config) : null;
 }
 
 function millions(count) {

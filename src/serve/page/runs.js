@@ -6,6 +6,7 @@ import { chart, colourOf, smoothed } from "./chart.js";
 import { note } from "./state.js";
 
 const QUANTITIES = ["loss", "lr", "grad_norm", "tokens_per_s", "loss_scale"];
+const SMOOTHED = ["loss", "grad_norm", "tokens_per_s"];
 const POINTS = 700;
 
 /** Fills `main`. */
@@ -37,7 +38,8 @@ export function runs(main, parameters) {
     problem, facts, h("div", { class: "charts" }, Object.values(charts).map((it) => it.element)), memory, samples, differences);
   main.append(h("div", { class: "runs" }, h("div", { class: "cards" }, h("h2", {}, t("tab_runs")), list), detail), empty);
 
-  const observer = new ResizeObserver(() => Object.values(charts).forEach((it) => it.draw()));
+  const resize = () => Object.values(charts).forEach((it) => it.resize());
+  const observer = new ResizeObserver(resize);
   observer.observe(detail);
   const events = new EventSource("/api/events");
   events.addEventListener("run", (event) => {
@@ -161,32 +163,23 @@ export function runs(main, parameters) {
   }
 
   function lineOf(id, name, weight) {
-    const { series } = data.get(id);
-    const quantity = series[name];
+    const answer = data.get(id);
+    const quantity = answer.series[name];
     if (!quantity) return [];
-    const index = shown.indexOf(id);
-    const isSmoothed = weight > 0 && (name === "loss" || name === "grad_norm" || name === "tokens_per_s");
-    const mean = isSmoothed ? smoothed(quantity.mean, weight) : quantity.mean;
-    const spread = quantity.min ? [quantity.min, quantity.max] : isSmoothed ? [spreadOf(quantity.mean, Math.min), spreadOf(quantity.mean, Math.max)] : [null, null];
-    return [{ name: known.get(id)?.name ?? id, colour: colourOf(index), x: series.step, y: mean, low: spread[0], high: spread[1] }];
-  }
-
-  /** The values around a point, so that smoothing hides none. */
-  function spreadOf(values, pick) {
-    return values.map((value, index) => {
-      const near = values.slice(Math.max(0, index - 1), index + 2).filter((other) => other !== null && Number.isFinite(other));
-      return near.length ? pick(...near) : value;
-    });
+    const isSmoothed = weight > 0 && SMOOTHED.includes(name);
+    const y = isSmoothed ? smoothed(quantity.mean, weight) : quantity.mean;
+    const { low, high } = spread(quantity, isSmoothed);
+    return [{ name: known.get(id)?.name ?? id, colour: colourOf(shown.indexOf(id)), x: answer.series.step, y, raw: quantity.mean, low, high }];
   }
 
   function dotsOf(id) {
-    const { evaluations } = data.get(id);
+    const answer = data.get(id);
     const name = known.get(id)?.name ?? id;
     const colour = colourOf(shown.indexOf(id));
-    const column = (index) => evaluations.map((row) => row[index]);
+    const [x, train, trainError, val, valError] = columns(answer);
     return [
-      { name: `${name} · ${t("train_split")}`, colour, hollow: true, x: column(0), y: column(1), error: column(2) },
-      { name: `${name} · ${t("val")}`, colour, x: column(0), y: column(3), error: column(4) },
+      { name: `${name} · ${t("train_split")}`, colour, hollow: true, x, y: train, error: trainError },
+      { name: `${name} · ${t("val")}`, colour, x, y: val, error: valError },
     ];
   }
 
@@ -273,6 +266,34 @@ export function runs(main, parameters) {
       observer.disconnect();
     },
   };
+}
+
+/** The band around a curve: what the points stand for, or without that the values around each, so
+ * that smoothing hides none. */
+function spread(quantity, isSmoothed) {
+  if (quantity.min) return { low: quantity.min, high: quantity.max };
+  if (!isSmoothed) return { low: null, high: null };
+  return once(quantity, () => ({ low: around(quantity.mean, Math.min), high: around(quantity.mean, Math.max) }));
+}
+
+function around(values, pick) {
+  return values.map((value, index) => {
+    const near = values.slice(Math.max(0, index - 1), index + 2).filter((other) => other !== null && Number.isFinite(other));
+    return near.length ? pick(...near) : value;
+  });
+}
+
+/** The evaluations of an answer by column: steps, then both losses with their errors. */
+function columns(answer) {
+  return once(answer, () => [0, 1, 2, 3, 4].map((index) => answer.evaluations.map((row) => row[index])));
+}
+
+const derived = new WeakMap();
+
+/** What follows from a part of an answer, made once. The charts compare lists by identity. */
+function once(part, make) {
+  if (!derived.has(part)) derived.set(part, make());
+  return derived.get(part);
 }
 
 function ids(parameters) {
