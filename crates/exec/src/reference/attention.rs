@@ -11,7 +11,7 @@
 
 use fitgpt_plan::program::{Heads, Op, Qkv};
 
-use super::{values::OpValues, misplaced};
+use super::{misplaced, values::OpValues};
 use crate::random::Mask;
 
 /// The attention of one sequence.

@@ -7,8 +7,8 @@ use fitgpt_plan::program::{Heads, Op};
 
 use super::{
     attention::{add_scaled, dot, joined_channels, load_joined, log_sum_exp},
-    values::OpValues,
     misplaced,
+    values::OpValues,
 };
 
 /// The attention of one query to `keys` and `values` (n, G·D), head by head.

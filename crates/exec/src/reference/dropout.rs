@@ -5,7 +5,7 @@
 
 use fitgpt_plan::program::{Dropout, Op};
 
-use super::{values::OpValues, misplaced};
+use super::{misplaced, values::OpValues};
 use crate::{Arguments, random::Mask};
 
 /// Drops elements of `x` (B, T, C) in place, a sequence of `per_sequence` at a time.

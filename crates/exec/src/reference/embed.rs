@@ -8,7 +8,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{dropout::drop_in_place, values::OpValues, misplaced};
+use super::{dropout::drop_in_place, misplaced, values::OpValues};
 
 /// `tokens` and `positions` have one entry for each row.
 fn forward(

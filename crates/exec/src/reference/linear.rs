@@ -11,8 +11,8 @@ use fitgpt_plan::{program::Op, units::TensorId};
 use super::{
     dropout::drop_in_place,
     gelu::{gelu, slope},
-    values::{OpValues, rounded},
     misplaced,
+    values::{OpValues, rounded},
 };
 
 /// `x · weightᵀ + bias`, where a row of `x` has `inner` columns.

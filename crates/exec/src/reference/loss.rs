@@ -9,7 +9,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{attention::log_sum_exp, linear, values::OpValues, misplaced};
+use super::{attention::log_sum_exp, linear, misplaced, values::OpValues};
 
 /// The loss of each row.
 fn forward(x: &[f64], weight: &[f64], targets: &[u32], channels: usize) -> Vec<f64> {

@@ -15,9 +15,9 @@ use fitgpt_plan::{
 };
 
 use super::{
+    misplaced,
     update::gradient_factor,
     values::{OpValues, rounded},
-    misplaced,
 };
 
 /// A row-major matrix.

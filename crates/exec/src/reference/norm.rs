@@ -14,8 +14,8 @@ use fitgpt_plan::{
 };
 
 use super::{
-    values::{OpValues, rounded},
     misplaced,
+    values::{OpValues, rounded},
 };
 
 /// Which mean is subtracted.

@@ -9,7 +9,7 @@
 
 use fitgpt_plan::program::{Op, Turn};
 
-use super::{values::OpValues, misplaced};
+use super::{misplaced, values::OpValues};
 
 /// Rotates one row by one row of the table, head by head.
 fn rotate(x: &mut [f64], angles: &[f64], turn: Turn) {

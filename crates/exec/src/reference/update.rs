@@ -11,7 +11,7 @@
 
 use fitgpt_plan::program::{Adam, Op};
 
-use super::{values::OpValues, misplaced};
+use super::{misplaced, values::OpValues};
 use crate::Arguments;
 
 /// `clip_grad_norm_` adds this, so that it never divides by zero.

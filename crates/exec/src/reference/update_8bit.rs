@@ -6,9 +6,9 @@
 use fitgpt_plan::program::{Op, QUANTISED_BLOCK};
 
 use super::{
+    misplaced,
     update::{AdamElement, AdamStep},
     values::OpValues,
-    misplaced,
 };
 use crate::codebook::Codebook;
 
