@@ -163,7 +163,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 embed::backward(self.machine, args);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 norm::backward(self.machine, args);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -250,7 +250,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 let (residual, out) = (self.read_rows(residual), self.write_rows(out));
                 linear::forward_residual(self.machine, layer, residual, out, masks);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -286,7 +286,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 linear::backward_weight(self.machine, args);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -353,7 +353,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 attention::cached(self.machine, args);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -396,7 +396,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 cross_entropy::backward(self.machine, args);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -475,7 +475,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 muon::step(self.machine, args);
             }
-            _ => wrong_group(op),
+            _ => misplaced(op),
         }
     }
 
@@ -609,6 +609,6 @@ fn mask(dropout: Option<&Dropout>, arguments: &Arguments, sequence: usize) -> Op
 }
 
 /// Panics for an op that `run` passed to the wrong function.
-fn wrong_group(op: &Op) -> ! {
+fn misplaced(op: &Op) -> ! {
     unreachable!("`{}` was sent to the wrong function", op.name())
 }

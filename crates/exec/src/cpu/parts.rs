@@ -166,7 +166,7 @@ macro_rules! parts_of_tuples {
         }
 
         // SAFETY: members come from different borrows; each keeps its own promise.
-        unsafe impl<$($member: Outputs),+> Outputs for ($($member,)+) {
+        unsafe impl<$($member: OutputMatrices),+> OutputMatrices for ($($member,)+) {
             type Tile<'p> = ($($member::Tile<'p>,)+);
             fn holds(&self, rows: usize, columns: usize) -> bool {
                 $(self.$i.holds(rows, columns))&&+
@@ -238,7 +238,7 @@ impl<T> Tile<'_, T> {
 ///
 /// # Safety
 /// Tiles of rectangles that do not overlap must not overlap.
-pub unsafe trait Outputs: Sync {
+pub unsafe trait OutputMatrices: Sync {
     /// One rectangle of each matrix.
     type Tile<'p>;
     /// Whether each matrix has this shape.
@@ -252,7 +252,7 @@ pub unsafe trait Outputs: Sync {
 }
 
 // SAFETY: a tile reaches only the elements of its rectangle (`Tile::row` checks).
-unsafe impl<T: Send + 'static> Outputs for Grid<'_, T> {
+unsafe impl<T: Send + 'static> OutputMatrices for Grid<'_, T> {
     type Tile<'p> = Tile<'p, T>;
     fn holds(&self, rows: usize, columns: usize) -> bool {
         let is_empty = rows == 0 || columns == 0;
@@ -267,7 +267,7 @@ unsafe impl<T: Send + 'static> Outputs for Grid<'_, T> {
 }
 
 // SAFETY: no tile, or one that keeps its own promise.
-unsafe impl<O: Outputs> Outputs for Option<O> {
+unsafe impl<O: OutputMatrices> OutputMatrices for Option<O> {
     type Tile<'p> = Option<O::Tile<'p>>;
     fn holds(&self, rows: usize, columns: usize) -> bool {
         self.as_ref().is_none_or(|out| out.holds(rows, columns))
@@ -320,7 +320,7 @@ pub struct Tiles<'a, O> {
     borrow: PhantomData<&'a mut O>,
 }
 
-impl<'a, O: Outputs> Tiles<'a, O> {
+impl<'a, O: OutputMatrices> Tiles<'a, O> {
     /// The tiles of `out`, whose matrices are `rows` by `columns`.
     pub fn new(out: &'a mut O, (rows, columns): (usize, usize), tiling: Tiling) -> Self {
         assert!(out.holds(rows, columns), "the outputs are not {rows} by {columns}");
@@ -331,7 +331,7 @@ impl<'a, O: Outputs> Tiles<'a, O> {
 }
 
 // SAFETY: rectangles of different indices do not overlap, so their tiles do not.
-unsafe impl<O: Outputs> Parts for Tiles<'_, O> {
+unsafe impl<O: OutputMatrices> Parts for Tiles<'_, O> {
     type Part<'p> = O::Tile<'p>;
     fn count(&self) -> Option<usize> {
         Some(self.tiling.count())

@@ -11,7 +11,7 @@
 
 use fitgpt_plan::program::{Heads, Op, Qkv};
 
-use super::{values::OpValues, wrong_group};
+use super::{misplaced, values::OpValues};
 use crate::random::Mask;
 
 /// The attention of one sequence.
@@ -194,7 +194,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
             }
             store_joined(values, d_qkv, &gradient, width);
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

@@ -7,8 +7,8 @@ use fitgpt_plan::program::{Heads, Op};
 
 use super::{
     attention::{add_scaled, dot, joined_channels, load_joined, log_sum_exp},
+    misplaced,
     values::OpValues,
-    wrong_group,
 };
 
 /// The attention of one query to `keys` and `values` (n, G·D), head by head.
@@ -75,7 +75,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
             let rows = values.load(x);
             values.store(out, &rows[(length - 1) * channels..][..channels]);
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use fitgpt_plan::program::{Dropout, Op};
 
-use super::{values::OpValues, wrong_group};
+use super::{misplaced, values::OpValues};
 use crate::{Arguments, random::Mask};
 
 /// Drops elements of `x` (B, T, C) in place, a sequence of `per_sequence` at a time.
@@ -25,7 +25,7 @@ pub(super) fn drop_in_place(
 }
 
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
-    let Op::Dropout { x, out, ref dropout } = *op else { wrong_group(op) };
+    let Op::Dropout { x, out, ref dropout } = *op else { misplaced(op) };
     let [_, seq, channels] = values.shape(x);
     let mut kept = values.load(x);
     drop_in_place(&mut kept, seq * channels, Some(dropout), values.arguments);

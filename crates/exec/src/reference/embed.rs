@@ -8,7 +8,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{dropout::drop_in_place, values::OpValues, wrong_group};
+use super::{dropout::drop_in_place, misplaced, values::OpValues};
 
 /// `tokens` and `positions` have one entry for each row.
 fn forward(
@@ -70,7 +70,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
                 values.add(d_wpe, &backward(positions, &dropped, block));
             }
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

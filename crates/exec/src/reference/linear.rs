@@ -11,8 +11,8 @@ use fitgpt_plan::{program::Op, units::TensorId};
 use super::{
     dropout::drop_in_place,
     gelu::{gelu, slope},
+    misplaced,
     values::{OpValues, rounded},
-    wrong_group,
 };
 
 /// `x · weightᵀ + bias`, where a row of `x` has `inner` columns.
@@ -159,7 +159,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
                 values.add(d_bias, &backward_bias(&gradient, shape[0]));
             }
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

@@ -9,7 +9,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{attention::log_sum_exp, linear, values::OpValues, wrong_group};
+use super::{attention::log_sum_exp, linear, misplaced, values::OpValues};
 
 /// The loss of each row.
 fn forward(x: &[f64], weight: &[f64], targets: &[u32], channels: usize) -> Vec<f64> {
@@ -61,7 +61,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
             values.store(d_x, &gradients.0);
             values.add(d_weight, &gradients.1);
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

@@ -155,7 +155,7 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
 }
 
 /// Panics for an op that `run` above passed to the wrong file.
-fn wrong_group(op: &Op) -> ! {
+fn misplaced(op: &Op) -> ! {
     unreachable!("`{}` was sent to the wrong file", op.name())
 }
 

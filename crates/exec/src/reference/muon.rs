@@ -15,9 +15,9 @@ use fitgpt_plan::{
 };
 
 use super::{
+    misplaced,
     update::gradient_factor,
     values::{OpValues, rounded},
-    wrong_group,
 };
 
 /// A row-major matrix.
@@ -85,7 +85,7 @@ impl InShape for Vec<f64> {
 }
 
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
-    let Op::Muon { norm, parameter, gradient, momentum, ref muon } = *op else { wrong_group(op) };
+    let Op::Muon { norm, parameter, gradient, momentum, ref muon } = *op else { misplaced(op) };
     let norm = values.load(norm)[0];
     let [rows, columns] = values.shape(parameter);
     let mut gradient = values.take(gradient);

@@ -14,8 +14,8 @@ use fitgpt_plan::{
 };
 
 use super::{
+    misplaced,
     values::{OpValues, rounded},
-    wrong_group,
 };
 
 /// Which mean is subtracted.
@@ -137,7 +137,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
                 values.add(d_bias, &gradients.bias);
             }
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

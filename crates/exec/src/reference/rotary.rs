@@ -9,7 +9,7 @@
 
 use fitgpt_plan::program::{Op, Turn};
 
-use super::{values::OpValues, wrong_group};
+use super::{misplaced, values::OpValues};
 
 /// Rotates one row by one row of the table, head by head.
 fn rotate(x: &mut [f64], angles: &[f64], turn: Turn) {
@@ -42,7 +42,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
             }
             changed.put(0, &turned);
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

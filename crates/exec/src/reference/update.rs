@@ -11,7 +11,7 @@
 
 use fitgpt_plan::program::{Adam, Op};
 
-use super::{values::OpValues, wrong_group};
+use super::{misplaced, values::OpValues};
 use crate::Arguments;
 
 /// `clip_grad_norm_` adds this, so that it never divides by zero.
@@ -102,7 +102,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
                 moment.put(0, &values);
             }
         }
-        _ => wrong_group(op),
+        _ => misplaced(op),
     }
 }
 

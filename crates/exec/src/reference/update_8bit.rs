@@ -6,9 +6,9 @@
 use fitgpt_plan::program::{Op, QUANTISED_BLOCK};
 
 use super::{
+    misplaced,
     update::{AdamElement, AdamStep},
     values::OpValues,
-    wrong_group,
 };
 use crate::codebook::Codebook;
 
@@ -56,7 +56,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
         ref adam,
     } = *op
     else {
-        wrong_group(op)
+        misplaced(op)
     };
     let norm = values.load(norm)[0];
     let mut gradient = values.take(gradient);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::cpu::{
     attention::{AttentionShape, QkvMut},
-    parts::{Grid, Outputs, Parts, Tile},
+    parts::{Grid, OutputMatrices, Parts, Tile},
     pool::Task,
 };
 

@@ -45,7 +45,7 @@ use self::{
 use crate::{
     cpu::{
         isa::{Isa, Kernel, Simd},
-        parts::{Blocks, Outputs, PerWorker, Tiles, Tiling},
+        parts::{Blocks, OutputMatrices, PerWorker, Tiles, Tiling},
         pool::{Pool, Task},
         product::{SumStart, TileProduct},
     },
@@ -71,7 +71,7 @@ impl<A, B, O, E> Product<'_, A, B, O, E>
 where
     A: Element,
     B: Element,
-    O: Outputs,
+    O: OutputMatrices,
     E: for<'p> Epilogue<O::Tile<'p>>,
 {
     /// Computes the product.
@@ -237,7 +237,7 @@ impl<A, B, O, E> Kernel for RunProduct<'_, '_, A, B, O, E>
 where
     A: Element,
     B: Element,
-    O: Outputs,
+    O: OutputMatrices,
     E: for<'p> Epilogue<O::Tile<'p>>,
 {
     type Output = ();

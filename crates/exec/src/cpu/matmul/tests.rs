@@ -299,7 +299,12 @@ impl EpilogueCase {
         }
     }
 
-    fn run<O: Outputs>(&self, isa: Isa, out: O, epilogue: impl for<'p> Epilogue<O::Tile<'p>>) {
+    fn run<O: OutputMatrices>(
+        &self,
+        isa: Isa,
+        out: O,
+        epilogue: impl for<'p> Epilogue<O::Tile<'p>>,
+    ) {
         let depth = self.a.len() / self.rows;
         let shape = ProductShape { rows: self.rows, columns: self.columns, depth };
         let scratch = &mut vec![f32::NAN; shape.scratch_bytes(2) as usize / 4];
