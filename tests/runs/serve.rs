@@ -300,7 +300,7 @@ fn start_of(page: &Answer) -> Value {
 
 #[test]
 fn the_page_brings_its_words_and_its_first_plan() {
-    let server = Server::start(&Place::new(), &[]);
+    let server = Server::start(&TestFolder::new(), &[]);
     for (accepted, lang) in [("de-DE,de;q=0.9,en;q=0.8", "de"), ("zh", "zh"), ("en-US", "en")] {
         let page = server.ask("GET /", &format!("Accept-Language: {accepted}\r\n"), b"");
         let mut start = start_of(&page);
@@ -319,7 +319,7 @@ fn the_page_brings_its_words_and_its_first_plan() {
 
 #[test]
 fn a_connection_serves_several_requests_only_if_it_is_asked_to_and_never_smuggles_one() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let host = format!("Host: 127.0.0.1:{}\r\n", server.port);
     let kept = "Connection: keep-alive\r\n";
@@ -365,7 +365,7 @@ fn a_connection_serves_several_requests_only_if_it_is_asked_to_and_never_smuggle
 
 #[test]
 fn silent_connections_keep_nobody_out() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     let host = server.port;
     let mut open: Vec<_> = (0..60).map(|_| server.connect()).collect();
@@ -509,7 +509,7 @@ fn another_address_and_training_need_the_token() {
 #[cfg(target_os = "linux")]
 #[test]
 fn only_loopback_is_listened_to_unless_another_address_is_asked_for() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let server = Server::start(&place, &[]);
     assert_eq!(server.get("/api/hello").status, 200);
     assert!(TcpStream::connect(("127.0.0.2", server.port)).is_err());
