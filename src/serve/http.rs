@@ -331,9 +331,9 @@ impl From<Refusal> for Response {
 
 /// The headers of every response. Scripts, styles and data come only from this server; no other
 /// page may frame it or read from it.
-const SAFE: &str = "ResponseBody-Security-Policy: default-src 'none'; script-src 'self'; \
+const SAFE: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; \
 style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; \
-form-action 'none'; frame-ancestors 'none'\r\nX-ResponseBody-Type-Options: nosniff\r\n\
+form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\n\
 X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n\
 Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n";
 

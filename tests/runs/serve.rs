@@ -284,9 +284,18 @@ fn the_page_forbids_scripts_from_elsewhere() {
     let server = Server::start(&TestFolder::new(), &[]);
     let page = server.get("/");
     assert_eq!(page.status, 200);
-    assert!(page.head.contains("default-src 'none'; script-src 'self'; style-src 'self'"));
+    // With its name: a header that no browser knows forbids nothing.
+    let policy =
+        "\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'";
+    assert!(page.head.contains(policy), "{}", page.head);
     assert!(!page.head.contains("unsafe"));
-    for header in ["nosniff", "X-Frame-Options: DENY", "no-referrer", "same-origin"] {
+    for header in [
+        "\r\nX-Content-Type-Options: nosniff",
+        "\r\nX-Frame-Options: DENY",
+        "\r\nReferrer-Policy: no-referrer",
+        "\r\nCross-Origin-Resource-Policy: same-origin",
+        "\r\nCross-Origin-Opener-Policy: same-origin",
+    ] {
         assert!(page.head.contains(header), "{header}");
     }
     assert!(!page.head.to_lowercase().contains("access-control"));
