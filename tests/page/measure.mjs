@@ -102,6 +102,7 @@ report("page with its first picture", pictured, "ms", 300, "p95");
 // From the move of a slider to the frame that shows its picture.
 const planner = await open(chrome, `${server.origin}/#/plan?gpu=GeForce+RTX+4070`);
 await planner.waitForSelector(".peaktext");
+await planner.waitForTimeout(1500); // as above: the window is new
 const moves = [];
 const compute = [];
 for (const key of ["batch_size", "n_layer", "block_size", "n_embd", "gradient_accumulation_steps", "eval_batch_size"]) {
