@@ -57,9 +57,12 @@ use crate::{
 pub(super) fn command() -> Command {
     Command::new("train")
         .about("Plans, prints the plan, and trains within it")
-        .arg(Arg::new("fit").long("fit").action(ArgAction::SetTrue).help(
-            "If it does not fit, change settings that do not affect the training, and list them",
-        ))
+        .arg(
+            Arg::new("fit")
+                .long("fit")
+                .action(ArgAction::SetTrue)
+                .help("If it does not fit, change settings that keep the training, and list them"),
+        )
         .arg(
             Arg::new("overwrite")
                 .long("overwrite")

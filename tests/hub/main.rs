@@ -212,7 +212,7 @@ fn a_wrong_length_or_range_is_refused() {
         (Faults { lie_by: -100, ..Faults::default() }, "its length is 299900"),
         (
             Faults { break_off: [1000].into(), shift_by: 1, ..Faults::default() },
-            "it gives `bytes 1001-299999/300000` for byte 1000 of 300000",
+            "it has `bytes 1001-299999/300000` instead of byte 1000 of 300000",
         ),
     ] {
         let fixture = Fixture::new();

@@ -74,7 +74,7 @@ fn a_dataset_by_name_is_downloaded_prepared_and_then_prepared_offline() {
     let summary = ok(&output);
     assert!(place.path("data/tinystories/train.bin").exists());
     let printed = stderr(&output);
-    assert!(printed.contains("roneneldan/TinyStories at f54c09fd2331: 3 files"), "{printed}");
+    assert!(printed.contains("roneneldan/TinyStories at f54c09fd2331; files: 3"), "{printed}");
     assert!(printed.contains("to download:") && printed.contains("dataset: about"), "{printed}");
     // The repository's validation file is the validation split.
     let documents = summary["documents"].as_u64().unwrap();

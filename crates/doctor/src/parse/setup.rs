@@ -257,7 +257,10 @@ impl Setup {
                 None if self.seen.len() >= MOST * 16 => return,
                 None => {
                     let stem = part.trim_end_matches(".gguf").trim_end_matches(".py");
-                    let model = published::find(stem).or_else(|| published::find(family_of(stem)));
+                    // A script's name says what it can train, not what it trained.
+                    let is_script = part.ends_with(".py");
+                    let model = published::find(stem)
+                        .or_else(|| published::find(family_of(stem)).filter(|_| !is_script));
                     self.seen.push((part.to_owned(), model));
                     model
                 }
