@@ -256,11 +256,12 @@ impl Setup {
                 Some(model) => model,
                 None if self.seen.len() >= MOST * 16 => return,
                 None => {
-                    let stem = part.trim_end_matches(".gguf").trim_end_matches(".py");
-                    // A script's name says what it can train, not what it trained.
-                    let is_script = part.ends_with(".py");
-                    let model = published::find(stem)
-                        .or_else(|| published::find(family_of(stem)).filter(|_| !is_script));
+                    let file = part.trim_end_matches(".gguf");
+                    let model = match file.strip_suffix(".py") {
+                        // `train_gpt2.py` can train other models, too.
+                        Some(script) => published::find(script),
+                        None => published::find(file).or_else(|| published::find(family_of(file))),
+                    };
                     self.seen.push((part.to_owned(), model));
                     model
                 }
