@@ -320,7 +320,7 @@ pub(super) fn time_text(time: &RunTime) -> String {
 }
 
 /// A duration with two significant digits.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 1.0 => (s * 1e3, "ms"),
         s if s < 120.0 => (s, "s"),
