@@ -26,7 +26,10 @@ use super::{
 };
 use crate::{
     data::{Dataset, GPT2_VOCAB_SIZE},
-    picture::chart::{Panel, columns},
+    picture::{
+        chart::{Panel, columns},
+        scale::figure_next_to,
+    },
     run::{pretrained, setup::RunSetup},
     serve::refuse,
     words::{
@@ -277,6 +280,9 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         .ranks()
         .map_or_else(|| command.clone(), |ranks| plan_ranks::command_of(ranks, &command));
     let report = &panel.report;
+    // The unit of the picture.
+    let largest = report.arena_bytes.max(report.device.usable_bytes);
+    let size = |bytes| figure_next_to(bytes, largest);
     let note = (target.precision == Precision::Bfloat16 && !target.has_bf16)
         .then(|| plan_words::no_bfloat16(&target.device.name));
     let ops: u64 = panel.timelines.iter().map(|timeline| timeline.ops.len() as u64).sum();
@@ -287,8 +293,8 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "name": panel.name(),
         "mark": panel.verdict(),
         "verdict": report.verdict,
-        "sentence": plan_command::verdict(report),
-        "total": plan_command::arena(report),
+        "sentence": plan_command::verdict_in(report, size),
+        "total": plan_command::arena_in(report, size),
         "device": names::device(&report.device.name),
         "needed_bytes": needed(report),
         "usable_bytes": report.device.usable_bytes,
