@@ -1,8 +1,8 @@
-# nanoGPT's defaults: every key of its train.py as it is there, so that no key is set here. GPT-2 (124M)
-# on OpenWebText, 12 sequences per micro-batch, 480 per step.
+# nanoGPT's defaults, so this file sets no key: GPT-2 (124M) on OpenWebText, 12 sequences per
+# micro-batch, 480 per step.
 #
-#   fitgpt prepare openwebtext.jsonl --out data/openwebtext     (one document a line, under "text";
-#                                       nanoGPT's data/openwebtext/prepare.py writes the same files)
+#   fitgpt prepare openwebtext          (downloads 24 GB; nanoGPT's data/openwebtext/prepare.py
+#                                       writes the same kind of files)
 #   fitgpt plan config/nanogpt.py --gpu "RTX 4070"
 #   fitgpt train config/nanogpt.py
 #

@@ -1,10 +1,8 @@
 # GPT-2 (124M) on ten billion tokens of FineWeb, for a 12 GB card: 8 sequences per micro-batch,
 # 512 per step.
 #
-#   python -c "import json; from datasets import load_dataset
-#   for d in load_dataset('HuggingFaceFW/fineweb', 'sample-10BT', split='train', streaming=True):
-#       print(json.dumps({'text': d['text']}))" |
-#   fitgpt prepare - --format jsonl --eot before --val_fraction 0.01 --out data/fineweb
+#   fitgpt prepare fineweb --sample sample-10BT --eot before --val_fraction 0.01
+#                                       (states the size of the download first)
 #   fitgpt plan config/train_fineweb.py --gpu "RTX 4070"
 #   fitgpt train config/train_fineweb.py
 #

@@ -363,9 +363,11 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
             Err(Failure::unreadable(path, &error))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            built_in().ok_or_else(|| Failure::unreadable(path, &error))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => built_in().ok_or_else(|| {
+            let names: Vec<_> = presets().map(|(name, _)| name).collect();
+            let hint = errors::config::presets_are(names.join(", "));
+            Failure::unreadable(path, &error).hint(hint)
+        }),
         Err(error) => Err(Failure::unreadable(path, &error)),
     }
 }

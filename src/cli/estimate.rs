@@ -186,7 +186,7 @@ pub(super) fn text(card: &RatedCard, bounds: &Bounds, measured: Option<&Measured
         table(&mut text, program, measured.and_then(|measured| measured.programs.get(at)));
     }
     let tokens = plan::grouped(bounds.tokens_per_s as u64);
-    let _ = writeln!(text, "\n{}", text_of::step(format!("{:.1}", bounds.step_ms), tokens));
+    let _ = writeln!(text, "\n{}", text_of::step(plan::duration(bounds.step_ms / 1e3), tokens));
     text
 }
 

@@ -2,7 +2,11 @@
 //!
 //! Messages are in the language of the process, which is English with `--json`.
 
-use std::fmt::{Display, Write as _};
+use std::{
+    fmt::{Display, Write as _},
+    io::{self, ErrorKind},
+    path::Path,
+};
 
 use fitgpt_exec::BackendError;
 use fitgpt_plan::{config::ConfigError, device::DeviceError};
@@ -100,9 +104,20 @@ impl Failure {
     }
 
     /// A file that cannot be read.
-    pub fn unreadable(path: &std::path::Path, error: &std::io::Error) -> Self {
+    pub fn unreadable(path: &Path, error: &io::Error) -> Self {
         let message = errors::io::failed(Attempt::Read, path, error);
-        Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
+        let failure = Self::new("file", message).missing(path, error);
+        Self { place: Some(path.display().to_string()), ..failure }
+    }
+
+    /// Adds the folder in which a relative path was not found.
+    fn missing(self, path: &Path, error: &io::Error) -> Self {
+        match std::env::current_dir() {
+            Ok(folder) if error.kind() == ErrorKind::NotFound && path.is_relative() => {
+                self.hint(errors::io::relative_to(folder.display()))
+            }
+            _ => self,
+        }
     }
 
     /// A signal stopped a command that saves nothing.
@@ -111,7 +126,7 @@ impl Failure {
     }
 
     /// Signals cannot be handled.
-    pub fn signals(error: &std::io::Error) -> Self {
+    pub fn signals(error: &io::Error) -> Self {
         Self::new("signals", errors::io::no_signals(error))
     }
 
@@ -120,10 +135,9 @@ impl Failure {
     }
 
     /// A file that cannot be written.
-    pub fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Self {
-        let path = path.display().to_string();
-        let message = format!("cannot write `{path}`: {error}");
-        Self { place: Some(path), ..Self::new("file", message) }
+    pub fn unwritable(path: &Path, error: &io::Error) -> Self {
+        let message = errors::io::failed(Attempt::Write, path, error);
+        Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -140,8 +154,10 @@ impl Failure {
 
     pub(super) fn to_text(&self) -> String {
         let message = match &self.place {
-            Some(place) => names::placed(place, &self.message),
-            None => self.message.clone(),
+            Some(place) if !self.message.contains(&format!("`{place}`")) => {
+                names::placed(place, &self.message)
+            }
+            _ => self.message.clone(),
         };
         let mut text = format!("{}{}{message}\n", ranks::label(), names::error());
         for hint in &self.hints {
@@ -198,7 +214,11 @@ impl From<TokenizerError> for Failure {
 
 impl From<PrepareError> for Failure {
     fn from(error: PrepareError) -> Self {
-        Self::of("prepare", &error)
+        let failure = Self::of("prepare", &error);
+        match &error {
+            PrepareError::Io { path, source, .. } => failure.missing(path, source),
+            _ => failure,
+        }
     }
 }
 
@@ -223,6 +243,9 @@ impl From<PatchError> for Failure {
     fn from(error: PatchError) -> Self {
         match &error {
             PatchError::NotPython { .. } => Self::of("python", &error),
+            PatchError::File { source, .. } if source.kind() == ErrorKind::NotFound => {
+                Self::of("file", &error).hint(errors::patch::which_folder())
+            }
             PatchError::File { .. } => Self::of("file", &error),
             PatchError::NoSuchPatch { .. } => {
                 let names: Vec<_> = Patch::ALL.iter().map(|patch| patch.name()).collect();

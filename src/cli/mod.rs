@@ -31,7 +31,10 @@ mod watch;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::ArgMatches;
+use clap::{
+    ArgMatches,
+    error::{ContextKind, ContextValue},
+};
 
 pub use self::{args::command, failure::Failure};
 use crate::{
@@ -39,6 +42,9 @@ use crate::{
     terminal,
     words::{self, Lang},
 };
+
+/// The most values of an argument that an error lists.
+const MAX_LISTED_VALUES: usize = 30;
 
 /// How a command ended if nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +81,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     words::set_lang(if wants_json { Lang::English } else { Lang::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
-        Err(error) if error.use_stderr() => {
+        Err(mut error) if error.use_stderr() => {
+            shorten(&mut error);
             if wants_json {
                 return fail(&Failure::usage(&error), OutputStyle::Json);
             }
@@ -98,6 +105,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Outcome::No) => ExitCode::from(1),
         Ok(Outcome::Stopped) => ExitCode::from(130),
         Err(failure) => fail(&failure, style),
+    }
+}
+
+/// Leaves out a list of accepted values that would fill the screen, such as that of all cards.
+fn shorten(error: &mut clap::Error) {
+    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
+        && values.len() > MAX_LISTED_VALUES
+    {
+        let _ = error.remove(ContextKind::ValidValue);
     }
 }
 

@@ -293,9 +293,14 @@ fn split(report: &PlanReport) -> String {
 }
 
 /// The total, the overhead and the budget.
-pub(super) fn arena(report: &PlanReport) -> String {
-    let [low, high] = report.overhead.range();
-    let (device, need) = (&report.device, report.arena_bytes);
+fn arena(report: &PlanReport) -> String {
+    arena_in(report, |bytes| bytes.to_string())
+}
+
+/// [`arena`] with sizes in another unit.
+pub(super) fn arena_in(report: &PlanReport, size: impl Fn(Bytes) -> String) -> String {
+    let [low, high] = report.overhead.range().map(&size);
+    let (device, need) = (&report.device, size(report.arena_bytes));
     let name = words::names::device(&device.name);
     let (total, overhead): (fn(_, _, _, _, _, _) -> _, _) =
         match (report.engine, device.name == THIS_MACHINE) {
@@ -304,7 +309,7 @@ pub(super) fn arena(report: &PlanReport) -> String {
             (_, true) => (words::plan::arena, words::plan::host_overhead()),
             (_, false) => (words::plan::arena, words::plan::gpu_overhead()),
         };
-    total(need, low, high, overhead, device.usable_bytes, name)
+    total(need, low, high, overhead, size(device.usable_bytes), name)
 }
 
 /// The estimated time as text.
@@ -320,7 +325,7 @@ pub(super) fn time_text(time: &RunTime) -> String {
 }
 
 /// A duration with two significant digits.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 1.0 => (s * 1e3, "ms"),
         s if s < 120.0 => (s, "s"),
@@ -332,14 +337,21 @@ fn duration(seconds: f64) -> String {
 }
 
 /// Whether it fits, and by how much.
-pub(super) fn verdict(report: &PlanReport) -> String {
+fn verdict(report: &PlanReport) -> String {
+    verdict_in(report, |bytes| bytes.to_string())
+}
+
+/// [`verdict`] with sizes in another unit.
+pub(super) fn verdict_in(report: &PlanReport, size: impl Fn(Bytes) -> String) -> String {
     let [low, high] = report.overhead.range();
     let (need, usable) = (report.arena_bytes, report.device.usable_bytes);
     let device = words::names::device(&report.device.name);
     match report.verdict {
-        Verdict::Fits => words::plan::fits(device, usable.saturating_sub(need + high)),
-        Verdict::Tight => words::plan::tight(device, usable.saturating_sub(need), low, high),
-        Verdict::No => words::plan::does_not_fit(device, (need + low).saturating_sub(usable)),
+        Verdict::Fits => words::plan::fits(device, size(usable.saturating_sub(need + high))),
+        Verdict::Tight => {
+            words::plan::tight(device, size(usable.saturating_sub(need)), size(low), size(high))
+        }
+        Verdict::No => words::plan::does_not_fit(device, size((need + low).saturating_sub(usable))),
     }
 }
 

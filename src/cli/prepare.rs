@@ -45,7 +45,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append)
                 .num_args(1..)
                 .required(true)
-                .help("Files (also .gz and .zst), folders, patterns; `-` is stdin; or a name")
+                .help("Files (also .gz and .zst), folders, patterns; `-` is stdin; or a name such as openwebtext")
                 .long_help(
                     "Files (also .gz and .zst), folders, patterns; `-` is stdin; or the name of a\n\
                      dataset of the Hugging Face hub: fineweb, fineweb-edu, openwebtext, tinystories,\n\

@@ -46,7 +46,8 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         match (watch.sample(), pid) {
             (Some(sample), _) => screen.show(&watch, &sample),
             (None, Some(pid)) if screen.samples == 0 => {
-                return Err(Failure::new("process", words::no_such_process(pid)));
+                let failure = Failure::new("process", words::no_such_process(pid));
+                return Err(failure.hint(words::watch_the_machine()));
             }
             (None, _) => break, // it has ended
         }

@@ -12,7 +12,7 @@ pub mod curve_svg;
 pub(crate) mod html;
 mod layout;
 pub mod meter;
-mod scale;
+pub(crate) mod scale;
 pub(crate) mod svg;
 #[cfg(test)]
 mod tests;

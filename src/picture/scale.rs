@@ -11,9 +11,15 @@ const TICKS: u64 = 8;
 
 /// Formats a size in the largest binary unit that it reaches.
 pub(crate) fn figure(bytes: Bytes) -> String {
-    let bytes = bytes.get();
-    let (unit, name, digits) = unit_of(bytes);
-    format!("{:.digits$} {name}", bytes as f64 / unit as f64)
+    figure_next_to(bytes, bytes)
+}
+
+/// Formats a size in the unit of a larger one, so that sizes next to each other have one unit.
+pub(crate) fn figure_next_to(bytes: Bytes, largest: Bytes) -> String {
+    let (unit, name, digits) = unit_of(largest.get());
+    let value = bytes.get() as f64 / unit as f64;
+    let digits = if value > 0.0 && value < 0.1 { 3 } else { digits };
+    format!("{value:.digits$} {name}")
 }
 
 const fn unit_of(bytes: u64) -> (u64, &'static str, usize) {
@@ -76,6 +82,13 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_next_to_each_other_have_one_unit() {
+        let figures = [2 << 20, 256 << 20, 12 << 30, 0];
+        let figures = figures.map(|bytes| figure_next_to(Bytes::new(bytes), Bytes::new(12 << 30)));
+        assert_eq!(figures, ["0.002 GiB", "0.25 GiB", "12.00 GiB", "0.00 GiB"]);
+    }
 
     #[test]
     fn a_size_is_written_in_the_largest_unit_it_reaches() {

@@ -38,10 +38,10 @@ const OPEN_MPI: &str = VARIABLES[0];
 const TCP_LINKS: &str = "OMPI_MCA_btl_tcp_links";
 
 impl Launcher {
-    /// Whether messages in both directions wait for each other on Ethernet. Open MPI has one TCP
-    /// connection between two processes unless told otherwise. The handshake of a message then waits
-    /// behind the data of another one: at 200 Mb/s, steps waited 1.9 times as long as with two
-    /// connections (`bench/ranks_network.py`).
+    /// Whether messages in both directions wait for each other on Ethernet. By default, Open MPI has
+    /// one TCP connection between two processes. The handshake of a message then waits behind the
+    /// data of another one: at 200 Mb/s, steps waited 1.9 times as long as with two connections
+    /// (`bench/ranks_network.py`).
     pub(super) fn has_one_connection(&self) -> bool {
         self.is_open_mpi() && env::var_os(TCP_LINKS).is_none()
     }

@@ -67,6 +67,8 @@ pub fn label() -> &'static str {
 
 /// All ranks, and which of them this process is.
 pub struct Ranks {
+    /// What has started this process, if it is one of several.
+    launcher: Option<Launcher>,
     transport: Option<Transport>,
     hosts: Vec<String>,
     patience: Duration,
@@ -88,6 +90,7 @@ impl Ranks {
 
     fn of(transport: Option<Transport>, count: usize, patience: Duration) -> Self {
         Self {
+            launcher: None,
             transport,
             hosts: vec![String::new(); count],
             patience,
@@ -107,6 +110,7 @@ impl Ranks {
         let host = transport.host().to_owned();
         let patience = patience.map_or(PATIENCE, Duration::from_secs);
         let mut ranks = Self::of(Some(transport), count, patience);
+        ranks.launcher = Some(launcher);
         ranks.hosts = ranks.gather_texts(&host);
         if count > 1 {
             let _ = LABEL.set(format!("{} ", ranks.name(ranks.rank())));
@@ -124,7 +128,7 @@ impl Ranks {
 
     /// Whether a second TCP connection between machines would speed up messages on Ethernet.
     pub fn wants_more_connections(&self) -> bool {
-        self.n_hosts() > 1 && Launcher::find().is_some_and(|launcher| launcher.has_one_connection())
+        self.n_hosts() > 1 && self.launcher.is_some_and(|launcher| launcher.has_one_connection())
     }
 
     /// How many there are.
@@ -307,7 +311,7 @@ impl Ranks {
 
     /// Whether Open MPI's `mpirun` has started several ranks.
     pub fn are_of_open_mpi(&self) -> bool {
-        self.count() > 1 && Launcher::find().is_some_and(|launcher| launcher.is_open_mpi())
+        self.count() > 1 && self.launcher.is_some_and(|launcher| launcher.is_open_mpi())
     }
 
     /// Waits until all ranks are done, without using a core: MPI's finalization would spin.

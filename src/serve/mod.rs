@@ -25,7 +25,7 @@ use std::{
 pub(crate) use self::{
     guard::{Guard, new_token},
     http::{Connection, EventStream, Method, Refusal, Request, Response, refuse},
-    page::{asset, page},
+    page::{asset, html, page},
     record::{RecordFile, page_of},
     runs::{Resolution, Runs},
 };

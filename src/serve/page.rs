@@ -64,12 +64,16 @@ fn defined(line: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_ascii_alphanumeric()).next()
 }
 
-/// The page with `start`, which its script begins with.
-pub(crate) fn page(start: &Value) -> Response {
+/// The page's text with `start`, which its script begins with.
+pub(crate) fn html(start: &Value) -> String {
     // A data block ends at the first `</script`, and JSON can write `<` in another way.
     let data = start.to_string().replace('<', "\\u003c");
-    let text = INDEX.replacen("$start", &data, 1);
-    let mut response = Response::text(200, HTML, text);
+    INDEX.replacen("$start", &data, 1)
+}
+
+/// The page, from its [`html`].
+pub(crate) fn page(html: String) -> Response {
+    let mut response = Response::text(200, HTML, html);
     response.headers = vec![("Cache-Control", "no-cache".to_owned())];
     response
 }
@@ -150,7 +154,7 @@ mod tests {
     #[test]
     fn data_cannot_end_its_block() {
         let hostile = serde_json::json!({ "a": "</script><script>alert(1)</script>" });
-        let ResponseBody::Text(text) = page(&hostile).body else { panic!("the page is a text") };
+        let text = html(&hostile);
         assert_eq!(text.matches("<script").count(), 2);
         assert_eq!(text.matches("</script").count(), 2);
         assert!(text.contains(r"\u003c/script>\u003cscript>"));

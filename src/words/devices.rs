@@ -178,6 +178,12 @@ messages! {
         ja: "プロセス {pid} はありません",
         de: "es gibt keinen Prozess {pid}",
     }
+    watch_the_machine() {
+        en: "`fitgpt devices --watch` without a process shows the memory of this machine",
+        zh: "不带进程号的 `fitgpt devices --watch` 显示本机的内存",
+        ja: "プロセスを指定しない `fitgpt devices --watch` はこのマシンのメモリを表示します",
+        de: "`fitgpt devices --watch` ohne Prozess zeigt den Speicher dieses Rechners",
+    }
     resident(bytes) {
         en: "{bytes} resident", zh: "{bytes} 常驻内存", ja: "{bytes} 常駐", de: "{bytes} resident",
     }

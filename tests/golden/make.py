@@ -3,9 +3,8 @@
     python make.py [--into FOLDER]
 
 The values are computed in float64 from float32 weights and only then rounded to float32,
-so they carry no rounding of their own. The same steps in float32 are run as well: how far
-PyTorch's own float32 ends from the truth stands in each file's metadata, and a tolerance
-of another float32 engine is a multiple of that.
+so they contain no float32 arithmetic. The same steps are also run in float32: each file's
+metadata has the difference, and the tolerance for another float32 engine is a multiple of it.
 
 The same PyTorch writes the same bytes: one thread, and every random number comes from
 integers, because a vectorised normal generator rounds differently on different processors.
@@ -93,13 +92,13 @@ def parameter_shapes(case):
 
 
 def norm(p, x, name):
-    """LayerNorm over the channels, with its bias where the model has one."""
+    """LayerNorm over the channels, with its bias if the model has one."""
     weight = p[f"{name}.weight"]
     return F.layer_norm(x, weight.shape, weight, p.get(f"{name}.bias"), NORM_EPS)
 
 
 def linear(p, x, name):
-    """A linear layer, with its bias where the model has one."""
+    """A linear layer, with its bias if the model has one."""
     return F.linear(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
 
 
@@ -223,8 +222,8 @@ def rounded_up(value):
 def float32_errors(case, single, truth):
     """How far float32 ends from float64, by quantity.
 
-    Keys' biases stand alone: softmax does not feel a shift of all its scores, so their
-    gradient is zero, and what float32 leaves there is noise that Adam scales up to a step.
+    Keys' biases are separate: softmax ignores a shift of all scores, so their gradient is zero,
+    and float32 leaves noise there that Adam scales up to a whole step.
     """
     worst = dict.fromkeys(
         ["losses", "evaluation_losses", "gradient_norms", "gradients", "final", "final_key_bias"],

@@ -4,7 +4,7 @@
     check.py --binary target/debug/fitgpt      patches a copy of the folder `nano` next to this file
     check.py --pair PLAIN PATCHED              two folders with train.py, model.py, configurator.py
 
-Compared are the losses of every micro-step, what is saved where an evaluation fails, a resumed
+Compared are the losses of every micro-step, what is saved if an evaluation fails, a resumed
 run, and the live bytes of every phase against what the patches promise. Needs PyTorch, no GPU.
 Tensors are real, not fake, because train.py reads its losses; the counter is the one of
 tools/count_torch_memory.py. The verdict is the exit code.

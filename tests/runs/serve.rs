@@ -309,7 +309,8 @@ fn start_of(page: &Answer) -> Value {
 
 #[test]
 fn the_page_brings_its_words_and_its_first_plan() {
-    let server = Server::start(&TestFolder::new(), &[]);
+    let place = TestFolder::new();
+    let server = Server::start(&place, &[]);
     for (accepted, lang) in [("de-DE,de;q=0.9,en;q=0.8", "de"), ("zh", "zh"), ("en-US", "en")] {
         let page = server.ask("GET /", &format!("Accept-Language: {accepted}\r\n"), b"");
         let mut start = start_of(&page);
@@ -324,6 +325,12 @@ fn the_page_brings_its_words_and_its_first_plan() {
         let page = server.ask("GET /", &format!("Accept-Language: {accepted}\r\n"), b"");
         assert_eq!(start_of(&page)["lang"], "en", "{accepted}");
     }
+    // A kept page must not hide that its dataset has been prepared in the meantime.
+    assert_eq!(start_of(&server.get("/"))["plan"]["vocab"], 50304);
+    fs::create_dir_all(place.path("data/openwebtext")).unwrap();
+    let meta = b"\x80\x02}X\x0a\x00\x00\x00vocab_sizeK\x07s.";
+    fs::write(place.path("data/openwebtext/meta.pkl"), meta).unwrap();
+    assert_eq!(start_of(&server.get("/"))["plan"]["vocab"], 7);
 }
 
 #[test]
@@ -446,6 +453,11 @@ fn requests_that_are_too_long_are_refused() {
     assert_eq!(server.ask("POST /api/plan", kind, deep.as_bytes()).status, 400);
     let layers = json!({ "keys": { "n_layer": "1000" }, "gpu": "RTX 4070" });
     assert_eq!(server.post("/api/plan", &layers).json()["error"]["kind"], "limit");
+    let busy = json!({ "n_layer": "200", "batch_size": "720720", "eval_batch_size": "720720", "block_size": "1" });
+    let busy = json!({ "keys": busy, "gpu": "RTX 4070" });
+    for path in ["/api/plan", "/api/alive", "/api/fit"] {
+        assert_eq!(server.post(path, &busy).json()["error"]["kind"], "limit", "{path}");
+    }
     let ranks = json!({ "ranks": 1_000_000, "gpu": "RTX 4070" });
     assert_eq!(server.post("/api/plan", &ranks).json()["error"]["kind"], "limit");
     assert_eq!(server.get("/api/hello").status, 200);

@@ -29,13 +29,13 @@ const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
 
 /// One public report.
-struct Row {
+struct CardReport {
     json: Value,
     programs: Vec<(TorchPhase, Program)>,
     compiles: bool,
 }
 
-impl Row {
+impl CardReport {
     fn read(line: &str) -> Self {
         let json: Value = serde_json::from_str(line).unwrap();
         let config = &json["config"];
@@ -142,7 +142,7 @@ fn printed(bytes: u64) -> String {
 
 /// Counts over all reports.
 #[derive(Default)]
-struct Tally {
+struct ReportTally {
     requests: usize,
     requests_found: usize,
     errors: Vec<f64>,
@@ -166,11 +166,11 @@ fn shown(config: &Value) -> String {
     pairs.map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn table(rows: &[Row]) -> (String, Tally) {
+fn table(rows: &[CardReport]) -> (String, ReportTally) {
     let mut text = "| source | card | config | the card | the plan | error |\n\
                     |---|---|---|---|---|--:|\n"
         .to_owned();
-    let mut tally = Tally::default();
+    let mut tally = ReportTally::default();
     for row in rows {
         let (mut card, mut plan, mut error) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(outcome) = row.json["outcome"].as_str() {
@@ -272,7 +272,7 @@ fn without_layer(name: &str) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-fn summary(rows: &[Row], tally: &Tally) -> String {
+fn summary(rows: &[CardReport], tally: &ReportTally) -> String {
     let mut errors = tally.errors.clone();
     errors.sort_by(f64::total_cmp);
     let (median, most) = (errors[errors.len() / 2] * 100.0, errors[errors.len() - 1] * 100.0);
@@ -299,7 +299,7 @@ fn summary(rows: &[Row], tally: &Tally) -> String {
 
 #[test]
 fn the_published_table_is_the_computed_one() {
-    let rows: Vec<_> = include_str!("real_cards.jsonl").lines().map(Row::read).collect();
+    let rows: Vec<_> = include_str!("real_cards.jsonl").lines().map(CardReport::read).collect();
     assert!(rows.len() >= 15);
     let (table, tally) = table(&rows);
     let computed = format!("{}\n{table}", summary(&rows, &tally));
@@ -325,7 +325,7 @@ fn short(table: &str) -> String {
 
 #[test]
 fn the_readmes_table_is_the_computed_one() {
-    let rows: Vec<_> = include_str!("real_cards.jsonl").lines().map(Row::read).collect();
+    let rows: Vec<_> = include_str!("real_cards.jsonl").lines().map(CardReport::read).collect();
     let computed = short(&table(&rows).0);
     let page = include_str!("../../../README.md");
     let published = page.split("<!-- real cards -->").nth(1).unwrap_or_default().trim();

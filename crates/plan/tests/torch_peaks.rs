@@ -15,14 +15,14 @@ use fitgpt_plan::{
 use serde_json::Value;
 
 /// One line of figures.
-struct Row {
+struct CountedPeaks {
     model: Model,
     options: TorchOptions,
     peaks: Vec<(TorchPhase, u64, Option<String>)>,
     text: String,
 }
 
-fn row(line: &str, figures: &str) -> Row {
+fn row(line: &str, figures: &str) -> CountedPeaks {
     let json: Value = serde_json::from_str(line).unwrap();
     let config = &json["config"];
     let number = |key: &str, default: u64| config[key].as_u64().unwrap_or(default);
@@ -72,14 +72,14 @@ fn row(line: &str, figures: &str) -> Row {
         let bytes = figures[format!("{key}_peak")].as_u64()?;
         Some((*phase, bytes, figures[format!("{key}_op")].as_str().map(str::to_owned)))
     });
-    Row { model, options, peaks: peaks.collect(), text: config.to_string() }
+    CountedPeaks { model, options, peaks: peaks.collect(), text: config.to_string() }
 }
 
 /// The relative difference of every peak, with a description.
 fn differences(file: &str, figures: &str) -> Vec<(f64, String)> {
     let mut list = Vec::new();
     for line in file.lines() {
-        let Row { model, options, peaks, text } = row(line, figures);
+        let CountedPeaks { model, options, peaks, text } = row(line, figures);
         let programs = phases(&model, &options);
         for (phase, expected, op) in peaks {
             let (_, program) = programs.iter().find(|(p, _)| *p == phase).unwrap();

@@ -117,24 +117,24 @@ fn out() -> &'static Path {
 
 /// One change of a file.
 #[derive(Clone, Debug)]
-enum Change {
+enum FileDamage {
     Flip { at: prop::sample::Index, bit: u8 },
     Truncate { at: prop::sample::Index },
     Append { bytes: Vec<u8> },
     Noise { bytes: Vec<u8> },
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
+fn any_damage() -> impl Strategy<Value = FileDamage> {
     let bytes = || prop::collection::vec(any::<u8>(), 1..64);
     prop_oneof![
-        6 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(at, bit)| Change::Flip { at, bit }),
-        2 => any::<prop::sample::Index>().prop_map(|at| Change::Truncate { at }),
-        1 => bytes().prop_map(|bytes| Change::Append { bytes }),
-        1 => bytes().prop_map(|bytes| Change::Noise { bytes }),
+        6 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(at, bit)| FileDamage::Flip { at, bit }),
+        2 => any::<prop::sample::Index>().prop_map(|at| FileDamage::Truncate { at }),
+        1 => bytes().prop_map(|bytes| FileDamage::Append { bytes }),
+        1 => bytes().prop_map(|bytes| FileDamage::Noise { bytes }),
     ]
 }
 
-impl Change {
+impl FileDamage {
     fn apply(self, bytes: &mut Vec<u8>) {
         match self {
             Self::Flip { at, bit } => {
@@ -164,7 +164,7 @@ proptest! {
 
     #[test]
     fn any_change_of_any_file_is_an_error_and_never_a_panic(
-        change in any_change(),
+        change in any_damage(),
         name in prop::sample::select(FILES.to_vec()),
     ) {
         let disk = with_changed(name, |bytes| change.apply(bytes));
@@ -175,7 +175,7 @@ proptest! {
     /// As in earlier versions, where no checksum covers `config.json`.
     #[test]
     fn without_a_manifest_no_change_of_a_config_touches_the_values_or_panics(
-        change in any_change(),
+        change in any_damage(),
     ) {
         let disk = with_changed("config.json", |bytes| change.apply(bytes));
         disk.remove_file(&out().join("manifest.json")).unwrap();
@@ -187,7 +187,7 @@ proptest! {
     /// Without a checksum, as other programs write: any result is fine, but not a panic.
     #[test]
     fn no_change_of_a_file_without_checksum_panics(
-        changes in prop::collection::vec(any_change(), 1..4),
+        changes in prop::collection::vec(any_damage(), 1..4),
     ) {
         let read = |disk: &Disk| {
             let tensors = tensors_of(&tiny(true));

@@ -1,8 +1,9 @@
 //! The page's requests, and the functions that answer them.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -21,8 +22,8 @@ use super::{
 use crate::{
     picture::svg::colour,
     serve::{
-        EventStream, Method, Refusal, Request, Resolution, Response, Runs, Service, asset, page,
-        refuse,
+        EventStream, Method, Refusal, Request, Resolution, Response, Runs, Service, asset, html,
+        page, refuse,
     },
     words::{self, Lang, names},
 };
@@ -45,6 +46,16 @@ pub(super) struct PageApi {
     permits: WorkPermits,
     uploads: WorkPermits,
     watchers: Arc<AtomicUsize>,
+    /// By the code of the language.
+    pages: Mutex<BTreeMap<&'static str, FirstPage>>,
+}
+
+/// The page in one language, with the plan that it shows first. To make it takes 10 ms.
+struct FirstPage {
+    /// The only thing that the plan depends on and that may change: a dataset may be prepared while
+    /// the server runs.
+    vocab: u32,
+    html: String,
 }
 
 /// A JSON document, or why there is none.
@@ -71,8 +82,8 @@ impl<E: Into<Failure>> From<E> for ApiError {
 }
 
 impl From<ApiError> for Response {
-    fn from(trouble: ApiError) -> Self {
-        match trouble {
+    fn from(error: ApiError) -> Self {
+        match error {
             ApiError::Refused(refusal) => refusal.into(),
             ApiError::Failed(failure) => {
                 let text = failure.to_json_with_hints().to_string();
@@ -91,6 +102,7 @@ impl PageApi {
             permits: WorkPermits::by_cores(),
             uploads: WorkPermits::new(1),
             watchers: Arc::default(),
+            pages: Mutex::default(),
         }
     }
 
@@ -213,18 +225,29 @@ impl PageApi {
             return response;
         }
         let accepted = request.header("accept-language").and_then(|accepted| accepted.get(..2));
-        words::with_lang(lang_of(accepted), || {
-            let mut start = self.start();
-            start["plan"] = self.first_plan();
-            page(&start)
-        })
+        words::with_lang(lang_of(accepted), || page(self.html()))
     }
 
-    /// The plan that the page shows first, if it can be made now. To send it with the page saves a
-    /// request and a drawing; if all cores are at work, the page comes without it and asks.
-    fn first_plan(&self) -> Value {
-        let Some(_permit) = self.permits.take_at_once() else { return Value::Null };
-        planner::plan(&planner::first()).unwrap_or_default()
+    /// The page in the current language, with its words and its first plan. To send the plan with
+    /// the page saves a request and a drawing; if all cores are at work, the page comes without it
+    /// and asks.
+    fn html(&self) -> String {
+        let vocab = planner::first_vocab();
+        let key = words::lang().code();
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = pages.get(key).filter(|known| Some(known.vocab) == vocab) {
+            return known.html.clone();
+        }
+        let mut start = self.start();
+        let planned = self
+            .permits
+            .take_at_once()
+            .and_then(|_permit| planner::plan(&planner::first()).ok().zip(vocab));
+        let Some((plan, vocab)) = planned else { return html(&start) };
+        start["plan"] = plan;
+        let html = html(&start);
+        pages.insert(key, FirstPage { vocab, html: html.clone() });
+        html
     }
 }
 
@@ -244,7 +267,7 @@ impl Service for PageApi {
         let lang = lang_of(request.parameter("lang").as_deref());
         words::with_lang(lang, || match self.document(request) {
             Ok(document) => Response::json(&document),
-            Err(trouble) => trouble.into(),
+            Err(error) => error.into(),
         })
     }
 }

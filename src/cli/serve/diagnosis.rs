@@ -103,7 +103,9 @@ pub(super) fn diagnose(
     };
     let diagnosis = examine(&input.into_log(), &context);
     let mut answer = json!({ "diagnosis": doctor::json(&diagnosis), "snapshot": snapshot });
-    answer["texts"] = texts(&diagnosis);
+    // As text, in which all sizes get one unit.
+    let texts = sentences::in_one_unit(|| texts(&diagnosis).to_string());
+    answer["texts"] = serde_json::from_str(&texts).unwrap_or_default();
     answer["planner"] = json!({
         "keys": diagnosis.config.as_ref().map(written_keys),
         "gpu": context.gpu.map(|gpu| gpu.name),

@@ -6,6 +6,7 @@ use std::{borrow::Cow, collections::BTreeMap, panic::resume_unwind, path::Path, 
 use fitgpt_plan::{
     config::{Config, ConfigValue, InitFrom, Precision, Written},
     fit,
+    job::divisors,
     memory::{Target, lifetimes},
     model::Model,
     program::{Program, TensorClass},
@@ -25,11 +26,15 @@ use super::{
 };
 use crate::{
     data::{Dataset, GPT2_VOCAB_SIZE},
-    picture::chart::{Panel, columns},
+    picture::{
+        chart::{Panel, columns},
+        scale::figure_next_to,
+    },
     run::{pretrained, setup::RunSetup},
     serve::refuse,
     words::{
-        self, fit as fit_words, names, plan as plan_words, ranks as ranks_words, serve as messages,
+        self, fit as fit_words, grouped, names, plan as plan_words, ranks as ranks_words,
+        serve as messages,
     },
 };
 
@@ -44,12 +49,24 @@ const MAX_LAYERS: u32 = 200;
 /// The most ranks that the page plans; the share of each one is computed.
 const MAX_RANKS: u32 = 256;
 
+/// The most sequences of a step: its divisors are found by trial.
+const MAX_SEQUENCES: u64 = 1 << 24;
+/// The most work for one answer: layers × batch sizes to try. Every layer is counted for each divisor
+/// of an evaluation's batch, and by [`fit`] for each divisor of a step. Without this limit, 200 layers
+/// and a number with 3,645 divisors kept a core busy for 9 s; at the limit it is less than one.
+const MAX_WORK: u64 = 20_000;
+
 /// The card that the page begins with.
 const FIRST_CARD: &str = "GeForce RTX 4070";
 
 /// The state that the page begins with.
 pub(super) fn first() -> Value {
     json!({ "config": "", "file": "", "keys": {}, "engine": "torch", "ranks": 1, "gpu": FIRST_CARD })
+}
+
+/// The vocabulary of [`first`], if its dataset can be read.
+pub(super) fn first_vocab() -> Option<u32> {
+    Resolved::of(&first()).ok().map(|resolved| resolved.vocab)
 }
 
 /// The page's whole state.
@@ -167,17 +184,30 @@ impl Resolved {
         let state = PlannerState::of(asked)?;
         let written = state.written()?;
         let config = written.resolve()?;
-        if config.n_layer() > MAX_LAYERS {
-            let message = messages::too_many_layers(config.n_layer(), MAX_LAYERS);
-            return Err(Failure::new("limit", message).into());
-        }
-        if state.ranks > MAX_RANKS {
-            let message = messages::too_many_ranks(state.ranks, MAX_RANKS);
-            return Err(Failure::new("limit", message).into());
-        }
+        within_limits(&config, state.ranks).map_err(|message| Failure::new("limit", message))?;
         let vocab = vocab(&config)?;
         Ok(Self { state, written, config, vocab })
     }
+}
+
+/// Refuses what would keep a core busy for seconds: the message for the page.
+fn within_limits(config: &Config, ranks: u32) -> Result<(), String> {
+    let layers = config.n_layer();
+    let sequences = config.effective_batch().sequences;
+    if layers > MAX_LAYERS {
+        return Err(messages::too_many_layers(layers, MAX_LAYERS));
+    }
+    if ranks > MAX_RANKS {
+        return Err(messages::too_many_ranks(ranks, MAX_RANKS));
+    }
+    if sequences > MAX_SEQUENCES {
+        return Err(messages::too_many_sequences(grouped(sequences), grouped(MAX_SEQUENCES)));
+    }
+    let batches = divisors(sequences).len() + divisors(config.eval_batch_size().into()).len();
+    if u64::from(layers) * batches as u64 > MAX_WORK {
+        return Err(messages::too_much_work(layers, batches, grouped(MAX_WORK)));
+    }
+    Ok(())
 }
 
 /// The vocabulary: the config's, else that of a dataset in this folder, else GPT-2's. Paths are not
@@ -250,6 +280,9 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         .ranks()
         .map_or_else(|| command.clone(), |ranks| plan_ranks::command_of(ranks, &command));
     let report = &panel.report;
+    // The unit of the picture.
+    let largest = report.arena_bytes.max(report.device.usable_bytes);
+    let size = |bytes| figure_next_to(bytes, largest);
     let note = (target.precision == Precision::Bfloat16 && !target.has_bf16)
         .then(|| plan_words::no_bfloat16(&target.device.name));
     let ops: u64 = panel.timelines.iter().map(|timeline| timeline.ops.len() as u64).sum();
@@ -260,8 +293,8 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "name": panel.name(),
         "mark": panel.verdict(),
         "verdict": report.verdict,
-        "sentence": plan_command::verdict(report),
-        "total": plan_command::arena(report),
+        "sentence": plan_command::verdict_in(report, size),
+        "total": plan_command::arena_in(report, size),
         "device": names::device(&report.device.name),
         "needed_bytes": needed(report),
         "usable_bytes": report.device.usable_bytes,
@@ -422,6 +455,31 @@ mod tests {
     fn layers_are_one_group() {
         assert_eq!(without_layer("h.11.mlp.c_fc.weight"), "h.*.mlp.c_fc.weight");
         assert_eq!(without_layer("wte.weight"), "wte.weight");
+    }
+
+    #[test]
+    fn a_plan_that_would_take_seconds_is_refused_with_what_to_do() {
+        let limited = |keys: &str, ranks| {
+            let mut written = Written::new();
+            for (key, value) in keys.split(' ').filter_map(|pair| pair.split_once('=')) {
+                written.set(key, value).unwrap();
+            }
+            within_limits(&written.resolve().unwrap(), ranks)
+        };
+        // nanoGPT's defaults, and the largest model of the sliders with many divisors.
+        assert_eq!(limited("", 1), Ok(()));
+        let large = "n_layer=200 n_embd=8192 n_head=64 block_size=8192 batch_size=64";
+        assert_eq!(limited(large, MAX_RANKS), Ok(()));
+        for (keys, ranks, command) in [
+            ("n_layer=201", 1, "`fitgpt plan`"),
+            ("", 257, "`fitgpt plan --ranks`"),
+            ("batch_size=4097 gradient_accumulation_steps=4096", 1, "`fitgpt plan`"),
+            ("n_layer=200 eval_batch_size=720720", 1, "`fitgpt plan`"),
+            ("n_layer=200 batch_size=720720 gradient_accumulation_steps=20", 1, "`fitgpt plan`"),
+        ] {
+            let message = limited(keys, ranks).unwrap_err();
+            assert!(message.contains(command), "{keys}: {message}");
+        }
     }
 
     #[test]

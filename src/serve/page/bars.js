@@ -36,7 +36,8 @@ export function bar(parts, total, { height = 46, label = "", limit = null } = {}
 
 /** The parts with their names and sizes. */
 export function key(parts) {
+  const largest = Math.max(0, ...parts.map(({ bytes }) => bytes));
   const item = (part) => h("li", {}, s("svg", { class: "swatch", width: 11, height: 11, "aria-hidden": "true" },
-    s("rect", { width: 11, height: 11, rx: 2, fill: part.colour, class: part.cls ?? "" })), h("span", {}, part.name), h("span", { class: "figure" }, size(part.bytes)));
+    s("rect", { width: 11, height: 11, rx: 2, fill: part.colour, class: part.cls ?? "" })), h("span", {}, part.name), h("span", { class: "figure" }, size(part.bytes, largest)));
   return h("ul", { class: "keyed" }, parts.map(item));
 }

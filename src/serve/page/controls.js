@@ -35,12 +35,12 @@ export function slider({ key, label, values, zero, change }) {
   let list = values;
   const range = h("input", { type: "range", min: 0, max: list.length - 1, step: 1, "aria-label": label });
   const field = h("input", { type: "number", min: zero ? 0 : 1, step: 1, "aria-label": label, id: `key-${key}` });
-  let said = ""; // what the slider shows
+  let shown = ""; // what the slider shows
   const changed = (value) => {
     const text = number(value);
     const share = `${(100 * range.value) / Math.max(1, list.length - 1)}%`;
-    if (said === `${text} ${share}`) return;
-    said = `${text} ${share}`;
+    if (shown === `${text} ${share}`) return;
+    shown = `${text} ${share}`;
     range.setAttribute("aria-valuetext", text);
     range.style.setProperty("--share", share);
   };

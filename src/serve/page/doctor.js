@@ -144,7 +144,7 @@ function account({ account: found, facts }, texts) {
   if (parts.length === 0) return null;
   const sum = parts.reduce((all, part) => all + part.bytes, 0);
   const scale = Math.max(sum, facts.total_bytes ?? 0);
-  const label = parts.map((part) => `${part.name} ${size(part.bytes)}`).join(", ");
+  const label = parts.map((part) => `${part.name} ${size(part.bytes, scale)}`).join(", ");
   return h("div", { class: "cards", id: "account" }, bar(parts, scale, { label, limit: facts.total_bytes ?? null }),
     facts.total_bytes ? h("p", { class: "soft small" }, h("span", { class: "limitkey" }), t("card_has", { n: size(facts.total_bytes), s: size(sum) })) : null, key(parts));
 }
@@ -156,11 +156,11 @@ function segments(snapshot) {
   const owner = (part) => part.owner ?? t("free");
   const colour = (part) => (part.owner === null ? "transparent" : colours.get(part.owner) ?? partColour(20));
   const most = Math.max(1, ...snapshot.segments.map(({ bytes }) => bytes));
-  const row = (segment) => h("div", { class: "segmentrow" }, h("span", { class: "figure" }, size(segment.bytes)),
+  const row = (segment) => h("div", { class: "segmentrow" }, h("span", { class: "figure" }, size(segment.bytes, most)),
     bar(segment.parts.map((part) => ({ name: owner(part), bytes: part.bytes, colour: colour(part) })), most, { height: 18, label: segment.parts.map(owner).join(", ") }));
   const parts = snapshot.owners.map((part) => ({ ...part, colour: colours.get(part.name) }));
   return h("section", { class: "card", id: "segments" }, h("h2", {}, t("segments")),
-    h("p", { class: "soft small" }, t("segments_sum", { a: size(snapshot.allocated_bytes), r: size(snapshot.reserved_bytes), f: size(snapshot.largest_free_bytes) })),
+    h("p", { class: "soft small" }, t("segments_sum", { a: size(snapshot.allocated_bytes, snapshot.reserved_bytes), r: size(snapshot.reserved_bytes), f: size(snapshot.largest_free_bytes, snapshot.reserved_bytes) })),
     snapshot.segments.slice(0, 24).map(row),
     snapshot.segments.length > 24 ? h("p", { class: "soft small" }, t("more", { n: number(snapshot.segments.length - 24) })) : null, key(parts));
 }

@@ -70,11 +70,12 @@ export function figure(value, digits = 4) {
 
 const UNITS = [["GiB", 2 ** 30, 2], ["MiB", 2 ** 20, 1], ["KiB", 2 ** 10, 1], ["B", 1, 0]];
 
-/** A size in the largest unit that it reaches. */
-export function size(bytes) {
+/** A size in the largest unit that `largest` reaches: sizes next to each other have one unit. */
+export function size(bytes, largest = bytes) {
   if (bytes === null || bytes === undefined) return "–";
-  const [unit, factor, digits] = UNITS.find((unit) => bytes >= unit[1]) ?? UNITS[3];
-  return `${number(bytes / factor, digits)} ${unit}`;
+  const [unit, factor, digits] = UNITS.find((unit) => largest >= unit[1]) ?? UNITS[3];
+  const value = bytes / factor;
+  return `${number(value, value > 0 && value < 0.1 ? 3 : digits)} ${unit}`;
 }
 
 /** A duration in readable units. */

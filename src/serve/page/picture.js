@@ -210,6 +210,7 @@ function plot(engine, width, highest, ghost) {
   const y = (bytes) => pixels(bottom - ((bottom - TOP) * Math.min(bytes, highest)) / highest);
   const places = layout(engine.phases, width);
   const end = width - RIGHT;
+  const peak = engine.needed_bytes - engine.overhead_bytes[1];
   const elements = [];
   const across = (bytes, cls) => elements.push(["line", { x1: LEFT, x2: end, y1: y(bytes), y2: y(bytes), class: cls }]);
   const text = (x, y, cls, content) => elements.push(["text", { x: pixels(x), y: pixels(y), class: cls }, content]);
@@ -224,12 +225,11 @@ function plot(engine, width, highest, ghost) {
     elements.push(...areas(place, y));
     const middle = place.x + place.width / 2;
     text(middle, bottom + 17, "middle phase", place.phase.label);
-    text(middle, bottom + 34, "middle phase", `≤ ${size(place.phase.peak_bytes)}`);
+    text(middle, bottom + 34, "middle phase", `≤ ${size(place.phase.peak_bytes, peak)}`);
     text(middle, bottom + 50, "middle tick", place.width > 70 ? t("ops", { n: number(place.phase.ops) }) : number(place.phase.ops));
   }
 
   // The overhead is drawn on top of the peak.
-  const peak = engine.needed_bytes - engine.overhead_bytes[1];
   const [low, high] = engine.overhead_bytes;
   if (high > 0) {
     elements.push(["rect", { x: LEFT, width: end - LEFT, y: y(peak + high), height: Math.max(1, pixels(y(peak + low) - y(peak + high))), class: "overhead" }]);
@@ -291,16 +291,17 @@ function backward(heights, edges) {
 }
 
 function tipOf(phase, column, alive) {
+  const sum = total(phase, column);
   const rows = start.classes.map((of, index) => [of, bytesAt(phase, index, column)]).filter(([, own]) => own > 0).reverse();
-  const list = rows.map(([of, own]) => h("tr", {}, h("td", {}, swatch(of)), h("td", {}, of.name), h("td", { class: "figure" }, size(own))));
+  const list = rows.map(([of, own]) => h("tr", {}, h("td", {}, swatch(of)), h("td", {}, of.name), h("td", { class: "figure" }, size(own, sum))));
   const lines = (alive?.tensors ?? []).map((tensor) => h("tr", {},
     h("td", {}, swatch(start.classes.find((of) => of.id === tensor.class))),
     h("td", {}, h("code", {}, tensor.name), tensor.count > 1 ? ` × ${number(tensor.count)}` : null),
-    h("td", { class: "figure" }, size(tensor.bytes))));
-  if (alive?.rest_bytes > 0) lines.push(h("tr", {}, h("td"), h("td", {}, t("others")), h("td", { class: "figure" }, size(alive.rest_bytes))));
+    h("td", { class: "figure" }, size(tensor.bytes, sum))));
+  if (alive?.rest_bytes > 0) lines.push(h("tr", {}, h("td"), h("td", {}, t("others")), h("td", { class: "figure" }, size(alive.rest_bytes, sum))));
   return [
     h("p", {}, h("code", {}, phase.names[phase.op[column]]), ` · ${phase.label} · ${number(phase.at[column])}`),
-    h("p", { class: "strong" }, size(total(phase, column))),
+    h("p", { class: "strong" }, size(sum)),
     h("table", {}, list),
     lines.length ? h("p", { class: "soft small" }, t("alive")) : null,
     lines.length ? h("table", {}, lines) : null,

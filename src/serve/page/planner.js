@@ -20,7 +20,7 @@ const SLIDERS = {
 export function planner(main, parameters) {
   let state = read(parameters);
   let early = firstPlan(state) ?? ask("/api/plan", request(state)); // made while the controls are
-  early.catch(() => {}); // whoever awaits it is told
+  early.catch(() => {}); // a failure is shown where it is awaited
   let answer = null;
   let locked = null; // the effective batch that is kept
   let ghost = null; // peaks before the last applied change

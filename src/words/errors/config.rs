@@ -14,6 +14,13 @@ messages! {
     /// The place of a value from a checkpoint.
     checkpoint() { en: "the checkpoint", zh: "检查点", ja: "チェックポイント", de: "Checkpoint" }
 
+    /// Below the path of a config that does not exist.
+    presets_are(presets) {
+        en: "built-in presets: {presets}",
+        zh: "内置预设：{presets}",
+        ja: "組み込みのプリセット: {presets}",
+        de: "eingebaute Vorlagen: {presets}",
+    }
     unknown_key(key) {
         en: "unknown key `{key}`",
         zh: "未知的配置项 `{key}`",

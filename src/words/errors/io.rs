@@ -5,6 +5,13 @@ use std::{fmt::Display, path::Path};
 use crate::attempt::Attempt;
 
 messages! {
+    /// Below a relative path that does not exist.
+    relative_to(folder) {
+        en: "paths are relative to the current folder, `{folder}`",
+        zh: "路径相对于当前文件夹 `{folder}`",
+        ja: "パスは現在のフォルダ `{folder}` からの相対パスです",
+        de: "Pfade gelten ab dem aktuellen Ordner, `{folder}`",
+    }
     open(path, source) {
         en: "cannot open `{path}`: {source}", zh: "无法打开 `{path}`：{source}", ja: "`{path}` を開けません: {source}", de: "`{path}` lässt sich nicht öffnen: {source}",
     }

@@ -22,6 +22,13 @@ messages! {
     no_such_patch(name) {
         en: "there is no patch `{name}`", zh: "没有名为 `{name}` 的补丁", ja: "`{name}` というパッチはありません", de: "es gibt keinen Patch `{name}`",
     }
+    /// The folder has no such files.
+    which_folder() {
+        en: "name the folder of your nanoGPT: the one with `train.py` and `model.py`",
+        zh: "请指定你的 nanoGPT 文件夹，即含有 `train.py` 和 `model.py` 的文件夹",
+        ja: "nanoGPT のフォルダ（`train.py` と `model.py` があるフォルダ）を指定してください",
+        de: "den Ordner Ihres nanoGPT angeben: den mit `train.py` und `model.py`",
+    }
     /// Before the names of all.
     there_are(names) { en: "available: {names}", zh: "可用的有 {names}", ja: "使えるのは {names} です", de: "es gibt {names}" }
 }

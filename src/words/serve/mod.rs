@@ -69,6 +69,19 @@ messages! {
         ja: "ページで計画できるのは {most} rank までです（指定: {ranks}）。それ以上は `fitgpt plan --ranks` で計画できます",
         de: "die Seite plant bis zu {most} Ranks, nicht {ranks}; `fitgpt plan --ranks` plant mehr",
     }
+    too_many_sequences(sequences, most) {
+        en: "the page plans up to {most} sequences per step, not {sequences}; `fitgpt plan` plans more",
+        zh: "页面每步最多规划 {most} 个序列，而不是 {sequences} 个；更多请用 `fitgpt plan`",
+        ja: "ページで計画できるのは 1 ステップ {most} シーケンスまでです（指定: {sequences}）。それ以上は `fitgpt plan` で計画できます",
+        de: "die Seite plant bis zu {most} Sequenzen je Schritt, nicht {sequences}; `fitgpt plan` plant mehr",
+    }
+    /// A batch size is tried for each divisor of the batch.
+    too_much_work(layers, batches, most) {
+        en: "this plan takes too long for the page: {layers} layers × {batches} batch sizes to try is more than {most}; choose batch sizes with fewer divisors, such as powers of two, or use `fitgpt plan` and `fitgpt fit`",
+        zh: "这个规划对页面来说太耗时：{layers} 层 × {batches} 个待尝试的批量大小超过了 {most}；请选择约数更少的批量大小（例如 2 的幂），或使用 `fitgpt plan` 和 `fitgpt fit`",
+        ja: "この計画はページには時間がかかりすぎます。{layers} 層 × 試すバッチサイズ {batches} 個は上限 {most} を超えます。約数の少ないバッチサイズ（2 のべき乗など）にするか、`fitgpt plan` と `fitgpt fit` を使ってください",
+        de: "dieser Plan dauert für die Seite zu lange: {layers} Schichten × {batches} zu prüfende Batch-Größen sind mehr als {most}; Batch-Größen mit weniger Teilern wählen, etwa Zweierpotenzen, oder `fitgpt plan` und `fitgpt fit` verwenden",
+    }
     one_process() {
         en: "the page starts runs of one process; copy the command to start several ranks",
         zh: "页面只能启动单进程的训练；要启动多个 rank，请复制命令",

@@ -57,11 +57,11 @@ pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: EmbedFor
     let isa = machine.isa;
     machine.pool.for_each(Blocks::new(out, block * channels), |task, out| {
         let first = task.index * block;
-        isa.run(ForwardRows { tokens, wte, wpe, out, channels, positions, masks, first });
+        isa.run(EmbedRows { tokens, wte, wpe, out, channels, positions, masks, first });
     });
 }
 
-struct ForwardRows<'a, E> {
+struct EmbedRows<'a, E> {
     tokens: &'a [u32],
     wte: &'a [f32],
     wpe: Option<&'a [f32]>,
@@ -75,7 +75,7 @@ struct ForwardRows<'a, E> {
 /// Columns that are widened to f32 on the stack at a time.
 const PIECE: usize = 64;
 
-impl<E: Element> Kernel for ForwardRows<'_, E> {
+impl<E: Element> Kernel for EmbedRows<'_, E> {
     type Output = ();
 
     #[inline(always)]

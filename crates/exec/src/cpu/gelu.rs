@@ -211,9 +211,9 @@ mod tests {
         }
     }
 
-    struct Far(f32);
+    struct GeluAt(f32);
 
-    impl Kernel for Far {
+    impl Kernel for GeluAt {
         type Output = [f32; 4];
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) -> [f32; 4] {
@@ -227,14 +227,14 @@ mod tests {
     #[expect(clippy::float_cmp, reason = "far from zero the function is exactly a line")]
     fn far_from_zero_the_function_is_linear() {
         for isa in Isa::all() {
-            assert_eq!(isa.run(Far(1000.0)), [1000.0, 1000.0, 1.0, 1.0]);
-            let [exact, tanh, exact_slope, tanh_slope] = isa.run(Far(-1000.0));
+            assert_eq!(isa.run(GeluAt(1000.0)), [1000.0, 1000.0, 1.0, 1.0]);
+            let [exact, tanh, exact_slope, tanh_slope] = isa.run(GeluAt(-1000.0));
             assert_eq!(exact, 0.0);
             assert!(exact_slope.abs() < 4e-8, "6 φ(6)");
             // The smallest factor, 1e-38, times the cube of x.
             assert!(tanh.abs() < 1e-29 && tanh_slope.abs() < 1e-29);
-            assert!(isa.run(Far(f32::NAN)).iter().all(|x| x.is_nan()));
-            assert_eq!(isa.run(Far(0.0)), [0.0, 0.0, 0.5, 0.5]);
+            assert!(isa.run(GeluAt(f32::NAN)).iter().all(|x| x.is_nan()));
+            assert_eq!(isa.run(GeluAt(0.0)), [0.0, 0.0, 0.5, 0.5]);
         }
     }
 }

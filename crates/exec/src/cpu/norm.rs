@@ -167,11 +167,11 @@ pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: NormForw
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (out, mean, rstd, space)| {
         let x = &x[task.index * block * channels..][..out.len()];
-        isa.run(ForwardRows { x, affine: &affine, out, mean, rstd, epsilon, space });
+        isa.run(NormRows { x, affine: &affine, out, mean, rstd, epsilon, space });
     });
 }
 
-struct ForwardRows<'a, E> {
+struct NormRows<'a, E> {
     x: &'a [E],
     affine: &'a Affine<'a>,
     out: &'a mut [E],
@@ -181,7 +181,7 @@ struct ForwardRows<'a, E> {
     space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for ForwardRows<'_, E> {
+impl<E: Element> Kernel for NormRows<'_, E> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {

@@ -47,9 +47,9 @@ mod tests {
     use super::*;
     use crate::cpu::isa::{Isa, Kernel};
 
-    struct Grid;
+    struct WorstOnGrid;
 
-    impl Kernel for Grid {
+    impl Kernel for WorstOnGrid {
         type Output = f64;
 
         /// The worst error, in units of float32's epsilon of the largest term.
@@ -92,14 +92,14 @@ mod tests {
     #[test]
     fn values_and_gradients_are_right_to_a_few_units_in_the_last_place() {
         for isa in Isa::all() {
-            let worst = isa.run(Grid);
+            let worst = isa.run(WorstOnGrid);
             assert!(worst < 8.0, "{worst} on {}", isa.name());
         }
     }
 
-    struct Far(f32);
+    struct SwigluAt(f32);
 
-    impl Kernel for Far {
+    impl Kernel for SwigluAt {
         type Output = [f32; 3];
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) -> [f32; 3] {
@@ -113,9 +113,9 @@ mod tests {
     #[expect(clippy::float_cmp, reason = "far from zero the function is exactly a line")]
     fn far_from_zero_the_function_is_linear() {
         for isa in Isa::all() {
-            assert_eq!(isa.run(Far(1000.0)), [1000.0, 1.0, 1000.0]);
-            assert!(isa.run(Far(-1000.0)).iter().all(|x| *x == 0.0));
-            assert!(isa.run(Far(f32::NAN)).iter().all(|x| x.is_nan()));
+            assert_eq!(isa.run(SwigluAt(1000.0)), [1000.0, 1.0, 1000.0]);
+            assert!(isa.run(SwigluAt(-1000.0)).iter().all(|x| *x == 0.0));
+            assert!(isa.run(SwigluAt(f32::NAN)).iter().all(|x| x.is_nan()));
         }
     }
 }
