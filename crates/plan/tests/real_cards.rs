@@ -142,7 +142,7 @@ fn printed(bytes: u64) -> String {
 
 /// Counts over all reports.
 #[derive(Default)]
-struct Tally {
+struct ReportCounts {
     requests: usize,
     requests_found: usize,
     errors: Vec<f64>,
@@ -166,11 +166,11 @@ fn shown(config: &Value) -> String {
     pairs.map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn table(rows: &[Row]) -> (String, Tally) {
+fn table(rows: &[Row]) -> (String, ReportCounts) {
     let mut text = "| source | card | config | the card | the plan | error |\n\
                     |---|---|---|---|---|--:|\n"
         .to_owned();
-    let mut tally = Tally::default();
+    let mut tally = ReportCounts::default();
     for row in rows {
         let (mut card, mut plan, mut error) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(outcome) = row.json["outcome"].as_str() {
@@ -272,7 +272,7 @@ fn without_layer(name: &str) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-fn summary(rows: &[Row], tally: &Tally) -> String {
+fn summary(rows: &[Row], tally: &ReportCounts) -> String {
     let mut errors = tally.errors.clone();
     errors.sort_by(f64::total_cmp);
     let (median, most) = (errors[errors.len() / 2] * 100.0, errors[errors.len() - 1] * 100.0);

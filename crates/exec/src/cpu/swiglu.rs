@@ -47,9 +47,9 @@ mod tests {
     use super::*;
     use crate::cpu::isa::{Isa, Kernel};
 
-    struct Grid;
+    struct InputGrid;
 
-    impl Kernel for Grid {
+    impl Kernel for InputGrid {
         type Output = f64;
 
         /// The worst error, in units of float32's epsilon of the largest term.
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn values_and_gradients_are_right_to_a_few_units_in_the_last_place() {
         for isa in Isa::all() {
-            let worst = isa.run(Grid);
+            let worst = isa.run(InputGrid);
             assert!(worst < 8.0, "{worst} on {}", isa.name());
         }
     }
