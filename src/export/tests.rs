@@ -13,9 +13,9 @@ struct Parsed {
 }
 
 /// A reader of GGUF that shares nothing with the writer.
-struct Cursor<'a>(&'a [u8], usize);
+struct GgufReader<'a>(&'a [u8], usize);
 
-impl Cursor<'_> {
+impl GgufReader<'_> {
     fn take(&mut self, n: usize) -> &[u8] {
         self.1 += n;
         &self.0[self.1 - n..self.1]
@@ -51,7 +51,7 @@ impl Cursor<'_> {
 }
 
 fn parse(bytes: &[u8]) -> Parsed {
-    let mut cursor = Cursor(bytes, 0);
+    let mut cursor = GgufReader(bytes, 0);
     assert_eq!(cursor.take(4), b"GGUF");
     assert_eq!(cursor.u32(), 3);
     let (n_tensors, n_keys) = (cursor.u64(), cursor.u64());

@@ -19,7 +19,7 @@ use fitgpt_exec::cpu::{
 
 /// Which of the three products of a linear layer.
 #[derive(Clone, Copy, Debug)]
-enum Pass {
+enum LinearProduct {
     Forward,
     InputGrad,
     WeightGrad,
@@ -54,8 +54,10 @@ fn main() {
         let peak = peak_gflops(isa, &mut pool);
         println!("{threads} threads, {}: {peak:.0} GFLOP/s on registers", isa.name());
         for layer in LAYERS {
-            for pass in [Pass::Forward, Pass::InputGrad, Pass::WeightGrad] {
-                if layer.rows == 1 && !matches!(pass, Pass::Forward) {
+            for pass in
+                [LinearProduct::Forward, LinearProduct::InputGrad, LinearProduct::WeightGrad]
+            {
+                if layer.rows == 1 && !matches!(pass, LinearProduct::Forward) {
                     continue;
                 }
                 let (rate, bytes) = measure(layer, pass, isa, &mut pool);
@@ -73,7 +75,7 @@ fn main() {
 }
 
 /// FLOP/s and bytes of operands per second: the best of several runs, over at least half a second.
-fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
+fn measure(layer: Layer, pass: LinearProduct, isa: Isa, pool: &mut Pool) -> (f64, f64) {
     let Layer { rows, outputs, inputs, .. } = layer;
     let x = numbers(rows * inputs, 1);
     let d_out = numbers(rows * outputs, 2);
@@ -82,9 +84,9 @@ fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
     let d_out = View::new(&d_out, rows, outputs);
     let weight = View::new(&weight, outputs, inputs);
     let (a, b) = match pass {
-        Pass::Forward => (x, weight.transposed()),
-        Pass::InputGrad => (d_out, weight),
-        Pass::WeightGrad => (d_out.transposed(), x),
+        LinearProduct::Forward => (x, weight.transposed()),
+        LinearProduct::InputGrad => (d_out, weight),
+        LinearProduct::WeightGrad => (d_out.transposed(), x),
     };
     let shape = ProductShape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
     let mut scratch = vec![0.0; shape.scratch_bytes(pool.threads()) as usize / 4];
@@ -92,11 +94,11 @@ fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
     let mut run = |out: &mut [f32]| {
         let (out, scratch) = (Grid::new(out, shape.columns), &mut scratch[..]);
         match pass {
-            Pass::WeightGrad => {
+            LinearProduct::WeightGrad => {
                 let epilogue = AddInto::default();
                 Product { a, b, out, epilogue, scratch }.run(isa, pool);
             }
-            Pass::Forward | Pass::InputGrad => {
+            LinearProduct::Forward | LinearProduct::InputGrad => {
                 let epilogue = Store::default();
                 Product { a, b, out, epilogue, scratch }.run(isa, pool);
             }
@@ -149,7 +151,7 @@ fn peak_gflops(isa: Isa, pool: &mut Pool) -> f64 {
         pool.run(threads, |_| {
             black_box(isa.run(Chains(STEPS)));
         });
-        let flop = isa.run(Lanes) * 2 * CHAINS * STEPS * threads;
+        let flop = isa.run(PeakProbe) * 2 * CHAINS * STEPS * threads;
         best = best.max(flop as f64 / start.elapsed().as_secs_f64() / 1e9);
     }
     best
@@ -175,9 +177,9 @@ impl Kernel for Chains {
     }
 }
 
-struct Lanes;
+struct PeakProbe;
 
-impl Kernel for Lanes {
+impl Kernel for PeakProbe {
     type Output = usize;
     #[inline(always)]
     fn run<S: Simd>(self, _: S) -> usize {

@@ -25,7 +25,7 @@ use fitgpt_plan::{
     memory::{Limits, Target, VerifiedPlan, place, verify},
     program::{
         Access, Adam, Dropout, DropoutSite, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
-        Tensor, TensorClass,
+        Tensor, TensorClass, TensorRole,
     },
     units::{Bytes, DType, TensorId},
 };
@@ -33,7 +33,7 @@ use half::{bf16, f16};
 
 /// B sequences of T tokens, C channels in H heads, V tokens in the vocabulary.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct TimedSizes {
     name: &'static str,
     batch: u64,
     seq: u64,
@@ -43,12 +43,20 @@ struct Sizes {
     chunk: u64,
 }
 
-const CHECKED: Sizes =
-    Sizes { name: "small", batch: 2, seq: 70, channels: 48, heads: 3, vocab: 100, chunk: 64 };
+const CHECKED: TimedSizes =
+    TimedSizes { name: "small", batch: 2, seq: 70, channels: 48, heads: 3, vocab: 100, chunk: 64 };
 
-const TIMED: [Sizes; 2] = [
-    Sizes { name: "124M", batch: 4, seq: 1024, channels: 768, heads: 12, vocab: 50304, chunk: 512 },
-    Sizes {
+const TIMED: [TimedSizes; 2] = [
+    TimedSizes {
+        name: "124M",
+        batch: 4,
+        seq: 1024,
+        channels: 768,
+        heads: 12,
+        vocab: 50304,
+        chunk: 512,
+    },
+    TimedSizes {
         name: "characters",
         batch: 64,
         seq: 256,
@@ -92,7 +100,7 @@ struct TimedOp {
 
 /// The sizes and the type of the ops being listed.
 struct List {
-    sizes: Sizes,
+    sizes: TimedSizes,
     dtype: DType,
     cases: Vec<TimedOp>,
 }
@@ -119,6 +127,7 @@ impl List {
                 dtype,
                 class: TensorClass::Activation,
                 life: if written { Life::Output } else { Life::Input },
+                role: TensorRole::General,
             });
         }
         program.op(op);
@@ -129,8 +138,8 @@ impl List {
 const ADAM: Adam =
     Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 };
 
-fn ops(sizes: Sizes, dtype: DType) -> Vec<TimedOp> {
-    let Sizes { batch, seq, channels, heads, vocab, chunk, .. } = sizes;
+fn ops(sizes: TimedSizes, dtype: DType) -> Vec<TimedOp> {
+    let TimedSizes { batch, seq, channels, heads, vocab, chunk, .. } = sizes;
     let all = Heads { query: heads, kv: heads, channels: channels as u32 / heads };
     let mut list = List { sizes, dtype, cases: Vec::new() };
     let (e, f) = (dtype, DType::F32);
@@ -290,7 +299,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<TimedOp> {
 
 impl List {
     fn linear(&mut self) {
-        let Sizes { batch, seq, channels: c, .. } = self.sizes;
+        let TimedSizes { batch, seq, channels: c, .. } = self.sizes;
         let e = self.dtype;
         let f = DType::F32;
         let rows = |columns| vec![batch, seq, columns];
@@ -382,7 +391,7 @@ impl List {
     }
 
     fn update(&mut self) {
-        let Sizes { channels, vocab, .. } = self.sizes;
+        let TimedSizes { channels, vocab, .. } = self.sizes;
         let f = DType::F32;
         let table = |name| (name, vec![vocab, channels], f);
         self.add("gradient_norm", [table("d_wte"), ("norm", vec![1], f)], |[gradient, norm]| {

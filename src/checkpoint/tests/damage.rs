@@ -117,24 +117,24 @@ fn out() -> &'static Path {
 
 /// One change of a file.
 #[derive(Clone, Debug)]
-enum Change {
+enum FileDamage {
     Flip { at: prop::sample::Index, bit: u8 },
     Truncate { at: prop::sample::Index },
     Append { bytes: Vec<u8> },
     Noise { bytes: Vec<u8> },
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
+fn any_change() -> impl Strategy<Value = FileDamage> {
     let bytes = || prop::collection::vec(any::<u8>(), 1..64);
     prop_oneof![
-        6 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(at, bit)| Change::Flip { at, bit }),
-        2 => any::<prop::sample::Index>().prop_map(|at| Change::Truncate { at }),
-        1 => bytes().prop_map(|bytes| Change::Append { bytes }),
-        1 => bytes().prop_map(|bytes| Change::Noise { bytes }),
+        6 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(at, bit)| FileDamage::Flip { at, bit }),
+        2 => any::<prop::sample::Index>().prop_map(|at| FileDamage::Truncate { at }),
+        1 => bytes().prop_map(|bytes| FileDamage::Append { bytes }),
+        1 => bytes().prop_map(|bytes| FileDamage::Noise { bytes }),
     ]
 }
 
-impl Change {
+impl FileDamage {
     fn apply(self, bytes: &mut Vec<u8>) {
         match self {
             Self::Flip { at, bit } => {

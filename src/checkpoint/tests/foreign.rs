@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use super::*;
 
 /// A tensor as another program writes it.
-struct Stored {
+struct ForeignTensor {
     name: String,
     shape: Vec<usize>,
     dtype: Dtype,
@@ -17,7 +17,7 @@ struct Stored {
 }
 
 /// What `transformers` would store for `memory`.
-fn stored(tensors: &Tensors, memory: &Memory, prefix: &str, dtype: Dtype) -> Vec<Stored> {
+fn stored(tensors: &Tensors, memory: &Memory, prefix: &str, dtype: Dtype) -> Vec<ForeignTensor> {
     let tensor = |entry: &TensorEntry| {
         let name = &entry.parameter;
         let values = memory.floats(name);
@@ -34,7 +34,7 @@ fn stored(tensors: &Tensors, memory: &Memory, prefix: &str, dtype: Dtype) -> Vec
             Dtype::BF16 => values.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
             _ => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
         };
-        Stored { name: format!("{prefix}{name}"), shape, dtype, bytes }
+        ForeignTensor { name: format!("{prefix}{name}"), shape, dtype, bytes }
     };
     tensors.weights.iter().map(tensor).collect()
 }
@@ -51,14 +51,14 @@ fn quarters(tensors: &Tensors) -> Memory {
     memory
 }
 
-fn write_file(dir: &Path, tensors: &[Stored]) {
+fn write_file(dir: &Path, tensors: &[ForeignTensor]) {
     write_tensors(&dir.join("model.safetensors"), tensors);
     let config = r#"{"model_type": "gpt2", "n_positions": 6, "n_embd": 4, "n_head": 2,
         "n_layer": 1, "vocab_size": 11, "activation_function": "gelu_new", "resid_pdrop": 0.1}"#;
     fs::write(dir.join("config.json"), config).unwrap();
 }
 
-fn write_tensors(path: &Path, tensors: &[Stored]) {
+fn write_tensors(path: &Path, tensors: &[ForeignTensor]) {
     let views = tensors.iter().map(|tensor| {
         let view = TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap();
         (tensor.name.clone(), view)
@@ -76,7 +76,7 @@ fn files_of_transformers_load_in_every_float_type_with_and_without_prefix() {
         for prefix in ["transformer.", ""] {
             let dir = tempfile::tempdir().unwrap();
             let mut file = stored(&tensors, &memory, prefix, dtype);
-            let spare = |name: &str, shape: &[usize], dtype, bytes| Stored {
+            let spare = |name: &str, shape: &[usize], dtype, bytes| ForeignTensor {
                 name: name.to_owned(),
                 shape: shape.to_vec(),
                 dtype,

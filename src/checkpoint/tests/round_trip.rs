@@ -138,7 +138,7 @@ fn every_bit_of_a_value_survives() {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Document {
+struct TestDocument {
     next_step: u64,
     best_val_loss: f64,
     numbers: Vec<f64>,
@@ -155,7 +155,7 @@ fn a_document_survives_bit_for_bit() {
     let mut memory = Memory::version(tensors, Which::All, 1);
     // An inexact parser gets some of a thousand numbers with 17 digits wrong by one bit.
     let numbers: Vec<_> = (1..=1000).map(|k| f64::from(k).sqrt()).collect();
-    let document = Document {
+    let document = TestDocument {
         next_step: u64::MAX,
         best_val_loss: 1e9,
         numbers,
@@ -163,15 +163,15 @@ fn a_document_survives_bit_for_bit() {
         words: "\"sum\":\"0123456789abcdef\" \u{1F980}\n".to_owned(),
     };
     save(dir.path(), contents, &document, &mut memory).unwrap();
-    let back: Document = Checkpoint::open(dir.path()).unwrap().document().unwrap();
+    let back: TestDocument = Checkpoint::open(dir.path()).unwrap().document().unwrap();
     assert_eq!(back, document);
     let mut read = Memory::empty(tensors, Which::All);
     Checkpoint::open(dir.path()).unwrap().read(tensors, &mut read).unwrap();
 
-    let broken = Document { best_val_loss: f64::INFINITY, ..document };
+    let broken = TestDocument { best_val_loss: f64::INFINITY, ..document };
     let error = save(dir.path(), contents, &broken, &mut memory).unwrap_err();
     assert!(matches!(error, CheckpointError::Document { .. }), "{error}");
-    let kept: Document = Checkpoint::open(dir.path()).unwrap().document().unwrap();
+    let kept: TestDocument = Checkpoint::open(dir.path()).unwrap().document().unwrap();
     assert_eq!(kept.next_step, u64::MAX);
 }
 
@@ -179,10 +179,10 @@ fn a_document_survives_bit_for_bit() {
 fn a_document_that_loses_a_field_is_refused_by_its_path() {
     #[derive(Serialize, Deserialize)]
     struct Forgets {
-        scales: Vec<Scale>,
+        scales: Vec<TestScale>,
     }
     #[derive(Serialize, Deserialize)]
-    struct Scale {
+    struct TestScale {
         #[serde(skip_deserializing)]
         scale: u32,
     }
@@ -191,7 +191,7 @@ fn a_document_that_loses_a_field_is_refused_by_its_path() {
     let naming = Family::Gpt2.naming();
     let tensors = &Tensors { naming, weights: Vec::new(), states: Vec::new() };
     let contents = contents(&architecture, tensors, 1);
-    let document = Forgets { scales: vec![Scale { scale: 0 }, Scale { scale: 7 }] };
+    let document = Forgets { scales: vec![TestScale { scale: 0 }, TestScale { scale: 7 }] };
     let error = save(dir.path(), contents, &document, &mut Memory::default()).unwrap_err();
     let expected = "the training state changes when it is stored: \
         `/scales/1/scale` is 7 and is read back as 0";
