@@ -180,7 +180,7 @@ pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL,
 const GIB: u64 = 1 << 30;
 
 thread_local! {
-    /// Whether sizes from a MiB up are written in GiB.
+    /// Whether sizes are written in GiB.
     static IN_GIB: Cell<bool> = const { Cell::new(false) };
     /// The largest size of the text.
     static LARGEST: Cell<u64> = const { Cell::new(0) };
@@ -212,13 +212,14 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// In GiB, with a third decimal if two would leave one digit. Below a MiB that would be zero,
-/// and PyTorch's unit stays.
+/// In GiB, with a third decimal if two would leave one digit. A few bytes stay bytes.
 fn in_gib(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
+    const FEW: u64 = MIB / 100;
     let gib = bytes as f64 / GIB as f64;
     match bytes {
-        0..MIB => fitgpt_doctor::size(bytes),
+        0..FEW => fitgpt_doctor::size(bytes),
+        FEW..MIB => "< 0.001 GiB".to_owned(),
         _ if gib < 0.1 => format!("{gib:.3} GiB"),
         _ => format!("{gib:.2} GiB"),
     }
@@ -302,8 +303,8 @@ mod tests {
         };
         assert_eq!(of(&[20 * MIB, 1000 * MIB]), "20.00 MiB; 1000.00 MiB; ");
         assert_eq!(
-            of(&[20 * MIB, 474 * MIB, 6287 * MIB, 1024]),
-            "0.020 GiB; 0.46 GiB; 6.14 GiB; 1024 bytes; "
+            of(&[20 * MIB, 474 * MIB, 6287 * MIB, 1024, MIB / 3]),
+            "0.020 GiB; 0.46 GiB; 6.14 GiB; 1024 bytes; < 0.001 GiB; "
         );
         assert_eq!(of(&[20 * MIB]), "20.00 MiB; ");
     }
