@@ -299,7 +299,7 @@ mod tests {
     fn the_sizes_of_a_text_have_one_unit() {
         const MIB: u64 = 1 << 20;
         let of = |sizes: &'static [u64]| {
-            in_one_unit(move || sizes.iter().map(|bytes| size(*bytes) + "; ").collect())
+            in_one_unit(move || sizes.iter().map(|bytes| size(*bytes) + "; ").collect::<String>())
         };
         assert_eq!(of(&[20 * MIB, 1000 * MIB]), "20.00 MiB; 1000.00 MiB; ");
         assert_eq!(
