@@ -222,8 +222,8 @@ fn text(diagnosis: &Diagnosis, context: &Context) -> String {
     if let Some(next) = diagnosis.next {
         let _ = writeln!(text, "{}", sentences::next(next));
     }
-    for name in &diagnosis.notes {
-        let _ = writeln!(text, "{}  {}", sentences::harmless(), sentences::note(name));
+    for line in &diagnosis.notes {
+        let _ = writeln!(text, "{}  {}", sentences::harmless(), sentences::note(*line));
     }
     if !diagnosis.advice.is_empty() {
         text += &sentences::what_to_do();

@@ -184,11 +184,11 @@ struct MuonFacts {
     eps: f32,
     ns_steps: u32,
     coefficients: [f32; 3],
-    cases: Vec<MuonCase>,
+    cases: Vec<GoldenMuonCase>,
 }
 
 #[derive(Deserialize)]
-struct MuonCase {
+struct GoldenMuonCase {
     name: String,
     shape: [u64; 2],
     adjust: String,
@@ -200,7 +200,7 @@ struct MuonCase {
 fn muon(
     golden: &OptimizerGolden,
     facts: &MuonFacts,
-    case: &MuonCase,
+    case: &GoldenMuonCase,
     dtype: DType,
     threads: usize,
 ) -> [Vec<f32>; 2] {

@@ -10,7 +10,7 @@ const INSUFFICIENT_SIZE: c_int = 7;
 const GIB: u64 = 1 << 30;
 
 #[repr(C)]
-pub struct Memory {
+pub struct NvmlMemory {
     version: c_uint,
     total: u64,
     reserved: u64,
@@ -19,7 +19,7 @@ pub struct Memory {
 }
 
 #[repr(C)]
-pub struct Process {
+pub struct NvmlProcess {
     pid: c_uint,
     used: u64,
     gpu_instance: c_uint,
@@ -37,7 +37,7 @@ unsafe fn copy(text: &str, to: *mut c_char, length: c_uint) -> c_int {
     SUCCESS
 }
 
-unsafe fn list(processes: &[(u32, u64)], count: *mut c_uint, to: *mut Process) -> c_int {
+unsafe fn list(processes: &[(u32, u64)], count: *mut c_uint, to: *mut NvmlProcess) -> c_int {
     let capacity = unsafe { count.replace(processes.len() as c_uint) };
     if (capacity as usize) < processes.len() {
         return INSUFFICIENT_SIZE;
@@ -45,7 +45,7 @@ unsafe fn list(processes: &[(u32, u64)], count: *mut c_uint, to: *mut Process) -
     for (index, (pid, used)) in processes.iter().enumerate() {
         let none = c_uint::MAX;
         let process =
-            Process { pid: *pid, used: *used, gpu_instance: none, compute_instance: none };
+            NvmlProcess { pid: *pid, used: *used, gpu_instance: none, compute_instance: none };
         unsafe { to.add(index).write(process) };
     }
     SUCCESS
@@ -104,10 +104,10 @@ pub unsafe extern "C" fn nvmlDeviceGetName(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(_: *mut c_void, to: *mut Memory) -> c_int {
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(_: *mut c_void, to: *mut NvmlMemory) -> c_int {
     let version = unsafe { (*to).version };
     let (total, reserved, used) = (12 * GIB, GIB / 4, 3 * GIB);
-    unsafe { to.write(Memory { version, total, reserved, free: total - reserved - used, used }) };
+    unsafe { to.write(NvmlMemory { version, total, reserved, free: total - reserved - used, used }) };
     SUCCESS
 }
 
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
 pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     _: *mut c_void,
     count: *mut c_uint,
-    to: *mut Process,
+    to: *mut NvmlProcess,
 ) -> c_int {
     let mut processes = vec![(4711, GIB)];
     if let Some(pid) = std::env::var("STAND_IN_PID").ok().and_then(|pid| pid.parse().ok()) {
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
 pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
     _: *mut c_void,
     count: *mut c_uint,
-    to: *mut Process,
+    to: *mut NvmlProcess,
 ) -> c_int {
     unsafe { list(&[(4711, GIB)], count, to) }
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::{
-    diagnosis::{AccountShare, AssumedRun},
-    parse::Process,
+    diagnosis::{AccountShare, AssumedRun, TensorName},
+    parse::CardProcess,
 };
 
 macro_rules! causes {
@@ -90,7 +90,7 @@ pub enum Reservation {
 pub struct RequestedTensor {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tensor: Option<String>,
+    pub tensor: Option<TensorName>,
     /// Outermost first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
@@ -175,7 +175,7 @@ causes! {
         /// Size of the failed request.
         requested_bytes: Option<u64>,
         /// The processes that the log lists.
-        processes: Vec<Process>,
+        processes: Vec<CardProcess>,
     }
     /// More memory was free than requested.
     "free-exceeds-request" FreeExceedsRequest {

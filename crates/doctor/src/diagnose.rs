@@ -15,7 +15,7 @@ use fitgpt_plan::{
 use crate::{
     cause::Cause,
     diagnosis::{Diagnosis, Domain, Finding, Fix, MemoryKind},
-    parse::{Log, Memory},
+    parse::{HarmlessLine, Log},
     playbook,
     reason::{Analysis, Decoder, TrainingRun, domain, facts, next},
     rules,
@@ -63,7 +63,7 @@ impl Context {
 
 /// Diagnoses a log.
 pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
-    let kind = kind(log);
+    let kind = log.message.as_ref().map_or(MemoryKind::None, |message| message.memory);
     let domain = match domain(log) {
         // A caller who passes a nanoGPT config knows what ran.
         Domain::Unknown if context.config.is_some() => Domain::NanoGpt,
@@ -116,25 +116,15 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
 }
 
 /// Harmless lines. PyTorch's hint about fragmentation is one unless fragmentation is the cause.
-fn notes(log: &Log, findings: &[Finding]) -> Vec<&'static str> {
+fn notes(log: &Log, findings: &[Finding]) -> Vec<HarmlessLine> {
     let is_fragmented =
         findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::Fragmentation { .. }));
-    let mut notes: Vec<_> = log.notes.iter().map(|note| note.name).collect();
-    notes.retain(|name| *name != "fragmentation-hint" || !is_fragmented);
+    let mut notes = log.notes.clone();
+    notes.retain(|line| *line != HarmlessLine::FragmentationHint || !is_fragmented);
     if log.has_harmless_triton_error {
-        notes.push("kernel-choice-skipped");
+        notes.push(HarmlessLine::KernelChoiceSkipped);
     }
     notes
-}
-
-fn kind(log: &Log) -> MemoryKind {
-    match log.message.as_ref().map(|message| message.memory) {
-        None => MemoryKind::None,
-        Some(Memory::Gpu) => MemoryKind::GpuMemory,
-        Some(Memory::Host) => MemoryKind::HostMemory,
-        Some(Memory::Shared) => MemoryKind::SharedMemory,
-        Some(Memory::Unknown) => MemoryKind::Unknown,
-    }
 }
 
 /// The card of the log, less the memory of other processes.

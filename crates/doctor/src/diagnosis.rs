@@ -3,13 +3,14 @@
 use fitgpt_plan::{
     config::{Config, ConfigError, EffectiveBatch},
     fit::{Change, Patch},
+    program::{Tensor, TensorRole},
     report::Verdict,
 };
 use serde::{Serialize, Serializer};
 
 use crate::{
     cause::Cause,
-    parse::PrintedSize,
+    parse::{HarmlessLine, PrintedSize},
     playbook::{Question, Remedy},
 };
 
@@ -164,11 +165,63 @@ pub enum Role {
     Other,
 }
 
+/// The name of a candidate tensor. JSON has its English name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TensorName {
+    /// The logits.
+    Logits,
+    /// A score for every pair of tokens.
+    AttentionScores,
+    /// The hidden activation of an MLP.
+    MlpActivation,
+    /// The residual stream.
+    ResidualStream,
+    /// A weight of a decoder's feed-forward layer.
+    FeedForwardWeight,
+    /// A decoder's embedding.
+    Embedding,
+    /// A projection of a decoder's attention.
+    AttentionProjection,
+    /// The projection of a decoder's keys.
+    KeyProjection,
+    /// A tensor of compiled code that no program has.
+    OfGeneratedCode,
+    /// A shape that the log prints, of an unknown model.
+    Unnamed,
+    /// A tensor of a program, as in GPT-2's checkpoints; `h.*` means every layer.
+    OfProgram(String),
+}
+
+impl TensorName {
+    /// Its English name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Logits => "logits",
+            Self::AttentionScores => "attention scores",
+            Self::MlpActivation => "mlp activation",
+            Self::ResidualStream => "residual stream",
+            Self::FeedForwardWeight => "a weight of the feed-forward layer",
+            Self::Embedding => "the embedding",
+            Self::AttentionProjection => "a projection of attention",
+            Self::KeyProjection => "the projection of keys",
+            Self::OfGeneratedCode => "generated code's own",
+            Self::Unnamed => "unnamed",
+            Self::OfProgram(name) => name,
+        }
+    }
+}
+
+impl Serialize for TensorName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// A tensor that would explain the size of the failed request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CandidateTensor {
-    /// As in GPT-2's checkpoints; `h.*` means every layer.
-    pub name: String,
+    /// Its name.
+    pub name: TensorName,
     /// Outermost first.
     pub shape: Vec<u64>,
     /// PyTorch's name.
@@ -264,11 +317,13 @@ impl ShareName {
         }
     }
 
-    /// The name of a tensor of a program. Programs give the logits of earlier passes these names.
-    pub(crate) fn of_tensor(name: &str) -> Self {
-        let stale = [Self::LastLogits, Self::LastMicroLogits];
-        let known = stale.into_iter().find(|known| known.as_str() == name);
-        known.unwrap_or_else(|| Self::Tensor(name.to_owned()))
+    /// The name of a tensor of a program.
+    pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
+        match tensor.role {
+            TensorRole::LastBatchLogits => Self::LastLogits,
+            TensorRole::LastMicroBatchLogits => Self::LastMicroLogits,
+            _ => Self::Tensor(tensor.name.clone()),
+        }
     }
 
     /// Whether these are logits of an earlier pass.
@@ -392,8 +447,8 @@ pub struct Diagnosis {
     pub fixes: Vec<Fix>,
     /// The next command or question.
     pub do_next: DoNext,
-    /// Names of harmless lines in the log.
-    pub notes: Vec<&'static str>,
+    /// Harmless lines in the log.
+    pub notes: Vec<HarmlessLine>,
     /// Why the config cannot run. JSON has it as evidence of a finding.
     #[serde(skip)]
     pub refused: Option<ConfigError>,

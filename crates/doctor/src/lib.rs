@@ -20,6 +20,7 @@ mod cause;
 mod diagnose;
 mod diagnosis;
 mod explain;
+mod named;
 mod size;
 mod snapshot;
 
@@ -29,7 +30,7 @@ pub use self::{
     diagnosis::{
         Account, AccountShare, Advice, AssumedRun, CandidateTensor, Certainty, Diagnosis, DoNext,
         Domain, FailurePhase, Finding, Fix, MemoryFacts, MemoryKind, NextFailure, PhaseName, Role,
-        ShareName,
+        ShareName, TensorName,
     },
     explain::{Language, explain, rules, topics},
     playbook::{Question, Remedy},

@@ -1,7 +1,9 @@
 //! The logs of `examples/`: the expected diagnosis of each, and its JSON.
 
 use fitgpt_doctor::{
-    Cause, Certainty, Context, Diagnosis, MemoryKind, PhaseName, diagnose, parse::Log, size,
+    Cause, Certainty, Context, Diagnosis, MemoryKind, PhaseName, TensorName, diagnose,
+    parse::{HarmlessLine, Log},
+    size,
 };
 use fitgpt_plan::config::MachineFacts;
 use serde_json::{Value, json};
@@ -27,7 +29,7 @@ fn causes(diagnosis: &Diagnosis) -> Vec<&'static str> {
 }
 
 /// Name; kind; phase and its certainty; shape and dtype of the best tensor; causes.
-type Expectation = (
+type ExampleCase = (
     &'static str,
     MemoryKind,
     (PhaseName, Certainty),
@@ -50,7 +52,7 @@ fn every_example_is_diagnosed() {
     use Certainty::{Certain, Likely, Unknown};
     use MemoryKind::{GpuMemory, HostMemory, SharedMemory};
     use PhaseName::{Compile, Evaluate, Resume, TrainBackward, TrainForward, Update};
-    let rows: &[Expectation] = &[
+    let rows: &[ExampleCase] = &[
         ("calm", MemoryKind::None, (PhaseName::Unknown, Unknown), None, &[]),
         (
             "early-era-attention",
@@ -168,10 +170,14 @@ fn the_evaluation_at_batch_64_is_accounted_for_to_a_hundredth() {
     let next = diagnosis.next.unwrap();
     assert_eq!(next.phase, PhaseName::TrainForward);
     assert!(next.peak_bytes > 30 << 30);
-    assert_eq!(diagnosis.tensors[0].name, "logits");
+    assert_eq!(diagnosis.tensors[0].name, TensorName::Logits);
     assert_eq!(
         diagnosis.notes,
-        ["few-multiprocessors", "grad-scaler-deprecated", "fragmentation-hint"]
+        [
+            HarmlessLine::FewMultiprocessors,
+            HarmlessLine::GradScalerDeprecated,
+            HarmlessLine::FragmentationHint
+        ]
     );
 }
 
@@ -189,16 +195,16 @@ fn the_same_failure_is_recognized_with_a_different_reserved_number() {
 #[test]
 fn the_log_without_a_traceback_is_the_first_evaluation() {
     let diagnosis = diagnosis("no-traceback-batch-32");
-    assert!(diagnosis.tensors[0].name.contains("softmax"));
-    assert!(diagnosis.tensors.iter().any(|tensor| tensor.name == "logits (float32)"));
+    assert!(diagnosis.tensors[0].name.as_str().contains("softmax"));
+    assert!(diagnosis.tensors.iter().any(|tensor| tensor.name.as_str() == "logits (float32)"));
     // No stale logits yet: it is the first batch of the first evaluation.
     assert!(diagnosis.findings.iter().all(|finding| finding.rule() != "stale-logits"));
 }
 
 #[test]
 fn the_failing_line_of_code_names_its_tensor() {
-    assert!(diagnosis("optimizer-step").tensors[0].name.starts_with("exp_avg_sq."));
-    assert_eq!(diagnosis("early-era-attention").tensors[0].name, "h.*.attn.softmax");
+    assert!(diagnosis("optimizer-step").tensors[0].name.as_str().starts_with("exp_avg_sq."));
+    assert_eq!(diagnosis("early-era-attention").tensors[0].name.as_str(), "h.*.attn.softmax");
 }
 
 #[test]

@@ -7,13 +7,13 @@ use fitgpt_doctor::{
 };
 
 /// Name; log; domain; the first cause; the phase; a remedy that must be among the first four.
-type Expectation = (&'static str, &'static str, Domain, &'static str, PhaseName, Remedy);
+type ReportCase = (&'static str, &'static str, Domain, &'static str, PhaseName, Remedy);
 
 use Domain::{DecoderTraining, Inference, NanoGpt, OtherTraining, Serving, Unknown};
 use PhaseName as P;
 use Remedy as R;
 
-const ROWS: &[Expectation] = &[
+const ROWS: &[ReportCase] = &[
     (
         "full fine-tuning of a 7B model on one card",
         "python tune.py --model_name_or_path models/llama-7b-hf --per_device_train_batch_size 2\n\
@@ -659,6 +659,64 @@ const ROWS: &[Expectation] = &[
         "kv-cache",
         P::Start,
         R::GpuMemoryUtilization,
+    ),
+    (
+        "the entropy of a policy is computed from logits",
+        "(WorkerDict pid=7)   File \"/opt/verl/workers/actor/dp_actor.py\", line 271, in _forward_micro_batch\n(WorkerDict pid=7)     \
+         entropy = verl_F.entropy_from_logits(logits)\n(WorkerDict pid=7)   File \"/opt/verl/utils/torch_functional.py\", line 150, in \
+         entropy_from_logits\n(WorkerDict pid=7)     pd = torch.nn.functional.softmax(logits, dim=-1)\n(WorkerDict pid=7) \
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.55 GiB. GPU 3 has a total capacity of 79.25 GiB of which \
+         9.41 GiB is free. Process 7 has 69.83 GiB memory in use. Of the allocated memory 61.02 GiB is allocated by PyTorch, and 7.11 \
+         GiB is reserved by PyTorch but unallocated.",
+        DecoderTraining,
+        "logits-at-the-peak",
+        P::Unknown,
+        R::ChunkedLoss,
+    ),
+    (
+        "logits of a script that no clue names",
+        "Traceback (most recent call last):\n  File \"base_train.py\", line 251, in <module>\n    loss = net(x, y)\n  File \"tiny.py\", \
+         line 283, in forward\n    logits = logits.float()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 GiB. \
+         GPU 0 has a total capacity of 23.52 GiB of which 6.77 GiB is free. Including non-PyTorch memory, this process has 16.74 GiB \
+         memory in use. Of the allocated memory 16.22 GiB is allocated by PyTorch, and 88.61 MiB is reserved by PyTorch but unallocated.",
+        OtherTraining,
+        "logits-at-the-peak",
+        P::TrainForward,
+        R::ChunkedLoss,
+    ),
+    (
+        "llama.cpp cannot allocate host memory",
+        "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 612368384\nalloc_tensor_range: failed to allocate \
+         CPU buffer of size 612368384\nllama_model_load: error loading model: unable to allocate CPU buffer",
+        Serving,
+        "host-memory",
+        P::Load,
+        R::MoreRam,
+    ),
+    (
+        "Metal's code in a message of llama.cpp",
+        "./llama-server -m model-Q4_K_M.gguf -c 65536 -ngl 99\nerror: Insufficient Memory \
+         (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\nggml_metal_synchronize: error: command buffer 1 failed with status 5",
+        Serving,
+        "unified-memory-limit",
+        P::Unknown,
+        R::SmallerContext,
+    ),
+    (
+        "Metal's limit of buffers",
+        "python -m mlx_lm lora --config lora.yaml\nRuntimeError: [metal::malloc] Resource limit (499000) exceeded.",
+        DecoderTraining,
+        "unified-memory-limit",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a data loader worker that the system killed, without a traceback",
+        "step:200 loss:0.310\nRuntimeError: DataLoader worker (pid 5521) is killed by signal: Killed.",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::FewerWorkers,
     ),
 ];
 

@@ -319,7 +319,7 @@ impl<'a> Operands<'a> {
 mod tests {
     use fitgpt_plan::{
         memory::{Limits, PlacedProgram, Plan, Space, Target, place, verify},
-        program::{Life, Operand, ProgramKind, Tensor, TensorClass},
+        program::{Life, Operand, ProgramKind, Tensor, TensorClass, TensorRole},
     };
 
     use super::*;
@@ -348,7 +348,8 @@ mod tests {
         let mut program = Program::new(ProgramKind::Other("test"), Vec::new());
         for (name, life) in [("x", Life::Input), ("unused", Life::Inner), ("out", Life::Output)] {
             let (shape, dtype, class) = (vec![5], DType::F32, TensorClass::Activation);
-            program.tensor(Tensor { name: name.into(), shape, dtype, class, life });
+            let role = TensorRole::General;
+            program.tensor(Tensor { name: name.into(), shape, dtype, class, life, role });
         }
         let operands = [(X, Access::Reads), (OUT, Access::Writes)];
         let operands = operands.map(|(tensor, access)| Operand { tensor, access }).into();

@@ -103,9 +103,7 @@ pub(super) fn diagnose(
     };
     let diagnosis = examine(&input.into_log(), &context);
     let mut answer = json!({ "diagnosis": doctor::json(&diagnosis), "snapshot": snapshot });
-    // As text, in which all sizes get one unit.
-    let texts = sentences::in_one_unit(|| texts(&diagnosis).to_string());
-    answer["texts"] = serde_json::from_str(&texts).unwrap_or_default();
+    answer["texts"] = sentences::in_one_unit(|| texts(&diagnosis));
     answer["planner"] = json!({
         "keys": diagnosis.config.as_ref().map(written_keys),
         "gpu": context.gpu.map(|gpu| gpu.name),
@@ -161,7 +159,7 @@ fn texts(diagnosis: &Diagnosis) -> Value {
         json!({ "text": plain(&sentences::advice(advice.id)), "commands": advice.commands })
     });
     let is_gpu = diagnosis.kind == MemoryKind::GpuMemory;
-    let notes = diagnosis.notes.iter().map(|name| sentences::note(name));
+    let notes = diagnosis.notes.iter().map(|line| sentences::note(*line));
     json!({
         "kind": sentences::kind(diagnosis.kind),
         "phase": is_gpu.then(|| sentences::phase(diagnosis.phase)),

@@ -2,7 +2,7 @@
 
 use fitgpt_doctor::{
     AccountShare, Cause, Certainty, Finding, GrowthSign, HostSign, OtherFailure, RequestedTensor,
-    Reservation, ShareName,
+    Reservation, ShareName, TensorName,
 };
 use fitgpt_plan::config::ConfigError;
 
@@ -146,6 +146,18 @@ messages! {
     vocabulary_scores() { en: "logits", zh: "logits", ja: "logits", de: "Logits" }
     attention_scores() { en: "attention scores", zh: "注意力分数", ja: "アテンションスコア", de: "Attention-Scores" }
     mlp_value() { en: "an MLP activation", zh: "MLP 的激活值", ja: "MLP の活性値", de: "eine MLP-Aktivierung" }
+    mlp_activation() { en: "mlp activation", zh: "MLP 激活值", ja: "MLP の活性値", de: "MLP-Aktivierung" }
+    residual_stream() { en: "residual stream", zh: "残差流", ja: "残差ストリーム", de: "Residualstrom" }
+    feed_forward_weight() {
+        en: "a weight of the feed-forward layer", zh: "前馈层的权重", ja: "フィードフォワード層の重み", de: "ein Gewicht der Feed-Forward-Schicht",
+    }
+    embedding() { en: "the embedding", zh: "词嵌入", ja: "埋め込み", de: "das Embedding" }
+    attention_projection() {
+        en: "a projection of attention", zh: "注意力的投影矩阵", ja: "アテンションの射影行列", de: "eine Projektion der Attention",
+    }
+    key_projection() { en: "the projection of keys", zh: "键的投影矩阵", ja: "キーの射影行列", de: "die Projektion der Keys" }
+    of_generated_code() { en: "generated code's own", zh: "生成代码自己的张量", ja: "生成されたコードのテンソル", de: "ein Tensor des erzeugten Codes" }
+    unnamed() { en: "unnamed", zh: "未命名", ja: "名前なし", de: "unbenannt" }
     weight_shape() { en: "a tensor with the shape of a weight", zh: "与权重同形状的张量", ja: "重みと同じ形のテンソル", de: "einen Tensor mit der Form eines Gewichts" }
     supposing(text, model, batch_size, block_size) {
         en: "{text}, if this is {model} with batch_size {batch_size} and block_size {block_size} (no config was given)",
@@ -537,7 +549,7 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         }
         Cause::LogitsAtThePeak { asked } => match (&asked.line, &asked.supposing) {
             (Some(line), _) => line_logits(optional(asked.requested_bytes), line),
-            (None, None) if asked.tensor.as_deref() == Some("logits") => {
+            (None, None) if asked.tensor == Some(TensorName::Logits) => {
                 let dtype = asked.dtype.unwrap_or_default();
                 sized_logits(optional(asked.requested_bytes), shape(asked.shape.as_deref()), dtype)
             }
@@ -690,7 +702,7 @@ fn foreign(finding: &Finding) -> String {
 
 /// Which tensor was asked for.
 fn tensor(asked: &RequestedTensor, what: String) -> String {
-    let name = asked.tensor.clone().unwrap_or_else(unknown);
+    let name = asked.tensor.as_ref().map_or_else(unknown, tensor_name);
     let dtype = asked.dtype.unwrap_or_default();
     let text = asked_for(
         optional(asked.requested_bytes),
@@ -708,9 +720,25 @@ fn tensor(asked: &RequestedTensor, what: String) -> String {
 /// A common run with a tensor of the requested size.
 fn would(text: String, asked: &RequestedTensor) -> String {
     let Some(run) = asked.supposing else { return text };
-    let name = asked.tensor.clone().unwrap_or_else(unknown);
+    let name = asked.tensor.as_ref().map_or_else(unknown, tensor_name);
     let (axes, dtype) = (shape(asked.shape.as_deref()), asked.dtype.unwrap_or_default());
     would_match(text, name, axes, dtype, run.model, run.batch_size, run.block_size)
+}
+
+/// The name of a candidate tensor; names of a program's tensors are not translated.
+pub(super) fn tensor_name(name: &TensorName) -> String {
+    match name {
+        TensorName::AttentionScores => attention_scores(),
+        TensorName::MlpActivation => mlp_activation(),
+        TensorName::ResidualStream => residual_stream(),
+        TensorName::FeedForwardWeight => feed_forward_weight(),
+        TensorName::Embedding => embedding(),
+        TensorName::AttentionProjection => attention_projection(),
+        TensorName::KeyProjection => key_projection(),
+        TensorName::OfGeneratedCode => of_generated_code(),
+        TensorName::Unnamed => unnamed(),
+        TensorName::Logits | TensorName::OfProgram(_) => name.as_str().to_owned(),
+    }
 }
 
 /// `(65536, 50304)`, as PyTorch prints it.

@@ -176,16 +176,22 @@ messages! {
 #[cfg(test)]
 pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
 
+/// Above this, PyTorch prints GiB.
+const GIB: u64 = 1 << 30;
+
 thread_local! {
-    /// Whether sizes from a MiB up are written in GiB.
+    /// Whether sizes are written in GiB.
     static IN_GIB: Cell<bool> = const { Cell::new(false) };
+    /// The largest size of the text.
+    static LARGEST: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A text whose sizes all have one unit: GiB if the largest is that large, otherwise MiB. The
 /// largest size is known only after the text is written once.
-pub(crate) fn in_one_unit(write: impl Fn() -> String) -> String {
+pub(crate) fn in_one_unit<T>(write: impl Fn() -> T) -> T {
+    LARGEST.set(0);
     let text = write();
-    if !text.contains(" GiB") {
+    if LARGEST.get() <= GIB {
         return text;
     }
     IN_GIB.set(true);
@@ -196,6 +202,7 @@ pub(crate) fn in_one_unit(write: impl Fn() -> String) -> String {
 
 /// A size in PyTorch's format, with the language's decimal separator and word for bytes.
 pub(crate) fn size(bytes: u64) -> String {
+    LARGEST.set(LARGEST.get().max(bytes));
     let text = if IN_GIB.get() { in_gib(bytes) } else { fitgpt_doctor::size(bytes) };
     match lang() {
         Lang::English => text,
@@ -205,13 +212,14 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// In GiB, with a third decimal if two would leave one digit. Below a MiB that would be zero,
-/// and PyTorch's unit stays.
+/// In GiB, with a third decimal if two would leave one digit. A few bytes stay bytes.
 fn in_gib(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
-    let gib = bytes as f64 / (MIB * 1024) as f64;
+    const FEW: u64 = MIB / 100;
+    let gib = bytes as f64 / GIB as f64;
     match bytes {
-        0..MIB => fitgpt_doctor::size(bytes),
+        0..FEW => fitgpt_doctor::size(bytes),
+        FEW..MIB => "< 0.001 GiB".to_owned(),
         _ if gib < 0.1 => format!("{gib:.3} GiB"),
         _ => format!("{gib:.2} GiB"),
     }
@@ -272,7 +280,8 @@ pub(crate) fn next(next: NextFailure) -> String {
 /// A tensor that the request may have been for.
 pub(crate) fn tensor(tensor: &CandidateTensor) -> String {
     let shape: Vec<_> = tensor.shape.iter().map(u64::to_string).collect();
-    let (name, shape, dtype) = (&tensor.name, shape.join(", "), tensor.dtype);
+    let (name, shape, dtype) =
+        (findings::tensor_name(&tensor.name), shape.join(", "), tensor.dtype);
     let text = format!("`{name}` ({shape}) {dtype}, {}", size(tensor.bytes));
     match tensor.supposing {
         Some(run) => supposing(text, run.model, run.batch_size, run.block_size),
@@ -282,7 +291,7 @@ pub(crate) fn tensor(tensor: &CandidateTensor) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_doctor::{Question, Remedy, parse::NOTES};
+    use fitgpt_doctor::{Question, Remedy, parse::HarmlessLine};
 
     use super::*;
 
@@ -290,29 +299,22 @@ mod tests {
     fn the_sizes_of_a_text_have_one_unit() {
         const MIB: u64 = 1 << 20;
         let of = |sizes: &'static [u64]| {
-            in_one_unit(move || sizes.iter().map(|bytes| size(*bytes) + "; ").collect())
+            in_one_unit(move || sizes.iter().map(|bytes| size(*bytes) + "; ").collect::<String>())
         };
         assert_eq!(of(&[20 * MIB, 1000 * MIB]), "20.00 MiB; 1000.00 MiB; ");
         assert_eq!(
-            of(&[20 * MIB, 474 * MIB, 6287 * MIB, 1024]),
-            "0.020 GiB; 0.46 GiB; 6.14 GiB; 1024 bytes; "
+            of(&[20 * MIB, 474 * MIB, 6287 * MIB, 1024, MIB / 3]),
+            "0.020 GiB; 0.46 GiB; 6.14 GiB; 1024 bytes; < 0.001 GiB; "
         );
         assert_eq!(of(&[20 * MIB]), "20.00 MiB; ");
     }
 
     #[test]
-    fn every_note_has_a_sentence() {
-        let names = NOTES.iter().map(|note| note.name).chain(["kernel-choice-skipped"]);
-        for name in names {
-            assert_ne!(note(name), note("no such note"), "{name}");
-        }
-    }
-
-    #[test]
-    fn no_two_remedies_or_questions_have_the_same_sentence() {
+    fn no_two_remedies_questions_or_notes_have_the_same_sentence() {
         let advice = Remedy::ALL.iter().map(|remedy| super::advice(*remedy));
         let questions = Question::ALL.iter().map(|question| super::question(*question));
-        let mut all: Vec<_> = advice.chain(questions).collect();
+        let notes = HarmlessLine::ALL.iter().map(|line| note(*line));
+        let mut all: Vec<_> = advice.chain(questions).chain(notes).collect();
         let count = all.len();
         all.sort();
         all.dedup();

@@ -1,5 +1,7 @@
 //! Harmless lines of a log that are often mistaken for the cause.
 
+use fitgpt_doctor::parse::HarmlessLine;
+
 messages! {
     few_multiprocessors() {
         en: "`Not enough SMs` is harmless: it disables one autotuner",
@@ -64,24 +66,22 @@ messages! {
         ja: "Triton の `out of resource` の行は、自動チューニングが飛ばした候補です",
         de: "Tritons `out of resource`-Zeilen sind Varianten, die der Autotuner übersprang",
     }
-    harmless() { en: "harmless", zh: "无害", ja: "無害です", de: "harmlos" }
 }
 
-/// A harmless line of the log, by its name.
-pub(crate) fn note(name: &str) -> String {
-    match name {
-        "few-multiprocessors" => few_multiprocessors(),
-        "grad-scaler-deprecated" => grad_scaler(),
-        "autocast-deprecated" => autocast(),
-        "load-weights-only" => weights_only(),
-        "fragmentation-hint" => fragmentation_hint(),
-        "matmul-precision" => matmul_precision(),
-        "omp-threads" => omp_threads(),
-        "process-group-not-destroyed" => process_group(),
-        "slow-attention" => slow_attention(),
-        "asynchronous-report" => asynchronous(),
-        "lr-scheduler-order" => scheduler_order(),
-        "kernel-choice-skipped" => choice_skipped(),
-        _ => harmless(),
+/// What a harmless line means.
+pub(crate) fn note(line: HarmlessLine) -> String {
+    match line {
+        HarmlessLine::FewMultiprocessors => few_multiprocessors(),
+        HarmlessLine::GradScalerDeprecated => grad_scaler(),
+        HarmlessLine::AutocastDeprecated => autocast(),
+        HarmlessLine::LoadWeightsOnly => weights_only(),
+        HarmlessLine::FragmentationHint => fragmentation_hint(),
+        HarmlessLine::MatmulPrecision => matmul_precision(),
+        HarmlessLine::OmpThreads => omp_threads(),
+        HarmlessLine::ProcessGroupNotDestroyed => process_group(),
+        HarmlessLine::SlowAttention => slow_attention(),
+        HarmlessLine::AsynchronousReport => asynchronous(),
+        HarmlessLine::LrSchedulerOrder => scheduler_order(),
+        HarmlessLine::KernelChoiceSkipped => choice_skipped(),
     }
 }

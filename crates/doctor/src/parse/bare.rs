@@ -1,123 +1,146 @@
 //! Messages without numbers, which say only that memory ran out and sometimes which.
 
+use std::sync::LazyLock;
+
 use super::{
-    message::{Memory, Message, Wording, first_of, last_of, size_after},
+    message::{Message, Wording, first_of, last_of, size_after},
+    phrases::Phrases,
     prose,
     size::PrintedSize,
     squeezed::{Occurrence, Offset, Passage},
 };
+use crate::diagnosis::MemoryKind::{self, GpuMemory as Gpu, HostMemory as Host, Unknown};
 
 /// Phrases that always mean it, without white space.
-const PLAIN: &[(&str, Wording, Memory)] = &[
-    ("cublas_status_alloc_failed", Wording::Cublas, Memory::Gpu),
-    ("cudnn_status_alloc_failed", Wording::Cublas, Memory::Gpu),
-    ("cuda_error_out_of_memory", Wording::NoNumbers, Memory::Gpu),
-    ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
-    ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
-    ("hip_error_outofmemory", Wording::NoNumbers, Memory::Gpu),
-    ("failedtocudacalloc", Wording::NoNumbers, Memory::Gpu),
+const PLAIN: &[(&str, Wording, MemoryKind)] = &[
+    ("cublas_status_alloc_failed", Wording::Cublas, Gpu),
+    ("cudnn_status_alloc_failed", Wording::Cublas, Gpu),
+    ("cudaerrormemoryallocation", Wording::NoNumbers, Gpu),
+    ("hiperroroutofmemory", Wording::NoNumbers, Gpu),
+    ("hip_error_outofmemory", Wording::NoNumbers, Gpu),
+    ("failedtocudacalloc", Wording::NoNumbers, Gpu),
     // ComfyUI with `cudaMallocAsync`.
-    ("allocationondevice", Wording::NoNumbers, Memory::Gpu),
+    ("allocationondevice", Wording::NoNumbers, Gpu),
     // Level Zero, Vulkan and OpenCL.
-    ("error_out_of_device_memory", Wording::NoNumbers, Memory::Gpu),
-    ("erroroutofdevicememory", Wording::NoNumbers, Memory::Gpu),
-    ("error_out_of_resources", Wording::NoNumbers, Memory::Gpu),
-    ("cl_out_of_resources", Wording::NoNumbers, Memory::Gpu),
-    ("cl_mem_object_allocation_failure", Wording::NoNumbers, Memory::Gpu),
-    ("error_out_of_host_memory", Wording::HostOther, Memory::Host),
-    ("erroroutofhostmemory", Wording::HostOther, Memory::Host),
+    ("error_out_of_device_memory", Wording::NoNumbers, Gpu),
+    ("erroroutofdevicememory", Wording::NoNumbers, Gpu),
+    ("error_out_of_resources", Wording::NoNumbers, Gpu),
+    ("cl_out_of_resources", Wording::NoNumbers, Gpu),
+    ("cl_mem_object_allocation_failure", Wording::NoNumbers, Gpu),
+    ("error_out_of_host_memory", Wording::HostOther, Host),
+    ("erroroutofhostmemory", Wording::HostOther, Host),
     // XLA on a TPU.
-    ("exceededhbmcapacity", Wording::Jax, Memory::Gpu),
-    ("programhbmrequirement", Wording::Jax, Memory::Gpu),
-    ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
+    ("exceededhbmcapacity", Wording::Jax, Gpu),
+    ("programhbmrequirement", Wording::Jax, Gpu),
+    ("rocblas_status_memory_error", Wording::Cublas, Gpu),
     // Notebooks print the bare name of the error above a traceback.
-    ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
-    ("outofcudamemory", Wording::Word, Memory::Gpu),
-    ("outofgpumemory", Wording::Word, Memory::Gpu),
-    ("outofvram", Wording::Word, Memory::Gpu),
-    ("显存不足", Wording::Word, Memory::Gpu),
-    ("显存溢出", Wording::Word, Memory::Gpu),
-    ("显存不够", Wording::Word, Memory::Gpu),
-    ("爆显存", Wording::Word, Memory::Gpu),
-    ("显存爆", Wording::Word, Memory::Gpu),
-    ("defaultcpuallocator:", Wording::CpuAllocator, Memory::Host),
-    ("std::bad_alloc", Wording::HostOther, Memory::Host),
-    ("_arraymemoryerror", Wording::HostOther, Memory::Host),
-    ("cannotallocatememory", Wording::HostOther, Memory::Host),
-    ("unabletomapmemory", Wording::HostOther, Memory::Host),
-    ("cudahostalloc", Wording::PageLocked, Memory::Host),
-    ("couldnotallocatepinnedhostmemory", Wording::PageLocked, Memory::Host),
-    ("bytesonhost:cuda_error_out_of_memory", Wording::PageLocked, Memory::Host),
+    ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Gpu),
+    ("outofcudamemory", Wording::Word, Gpu),
+    ("outofgpumemory", Wording::Word, Gpu),
+    ("outofvram", Wording::Word, Gpu),
+    ("显存不足", Wording::Word, Gpu),
+    ("显存溢出", Wording::Word, Gpu),
+    ("显存不够", Wording::Word, Gpu),
+    ("爆显存", Wording::Word, Gpu),
+    ("显存爆", Wording::Word, Gpu),
+    ("defaultcpuallocator:", Wording::CpuAllocator, Host),
+    ("std::bad_alloc", Wording::HostOther, Host),
+    ("_arraymemoryerror", Wording::HostOther, Host),
+    ("cannotallocatememory", Wording::HostOther, Host),
+    ("unabletomapmemory", Wording::HostOther, Host),
+    ("cudahostalloc", Wording::PageLocked, Host),
+    ("couldnotallocatepinnedhostmemory", Wording::PageLocked, Host),
     // Ray watches the memory of a machine and kills its own workers.
-    ("killedduetomemorypressure", Wording::HostOther, Memory::Host),
-    ("killedduetothenoderunninglowonmemory", Wording::HostOther, Memory::Host),
-    ("rayoutofmemoryerror", Wording::HostOther, Memory::Host),
+    ("killedduetomemorypressure", Wording::HostOther, Host),
+    ("killedduetothenoderunninglowonmemory", Wording::HostOther, Host),
+    ("rayoutofmemoryerror", Wording::HostOther, Host),
     // Ollama.
-    ("requiresmoresystemmemory", Wording::HostOther, Memory::Host),
-    ("notenoughavailablememorytorunthismodel", Wording::NoNumbers, Memory::Unknown),
-    ("youmaynothaveenoughavailablememory", Wording::NoNumbers, Memory::Unknown),
-    ("oom-kill", Wording::HostOther, Memory::Host),
-    ("oom_kill", Wording::HostOther, Memory::Host),
-    ("oomkilled", Wording::HostOther, Memory::Host),
-    ("exceededjobmemorylimit", Wording::HostOther, Memory::Host),
-    ("exceededstepmemorylimit", Wording::HostOther, Memory::Host),
+    ("requiresmoresystemmemory", Wording::HostOther, Host),
+    ("notenoughavailablememorytorunthismodel", Wording::NoNumbers, Unknown),
+    ("youmaynothaveenoughavailablememory", Wording::NoNumbers, Unknown),
+    ("oom-kill", Wording::HostOther, Host),
+    ("oom_kill", Wording::HostOther, Host),
+    ("oomkilled", Wording::HostOther, Host),
+    ("exceededjobmemorylimit", Wording::HostOther, Host),
+    ("exceededstepmemorylimit", Wording::HostOther, Host),
     // The files through which data loader workers pass batches, not a multiprocessor's memory.
-    ("insufficientsharedmemory(shm)", Wording::DevShm, Memory::Host),
-    ("workersareoutofsharedmemory", Wording::DevShm, Memory::Host),
-    ("unabletowritetofile</torch_", Wording::DevShm, Memory::Host),
-    ("killedbysignal:buserror", Wording::DevShm, Memory::Host),
-    ("unabletoopensharedmemoryobject", Wording::DevShm, Memory::Host),
+    ("insufficientsharedmemory(shm)", Wording::DevShm, Host),
+    ("workersareoutofsharedmemory", Wording::DevShm, Host),
+    ("unabletowritetofile</torch_", Wording::DevShm, Host),
+    ("killedbysignal:buserror", Wording::DevShm, Host),
+    ("unabletoopensharedmemoryobject", Wording::DevShm, Host),
     // Batch generators report a dead worker without the reason.
-    ("backgroundworkersarenolongeralive", Wording::WorkerDied, Memory::Host),
+    ("backgroundworkersarenolongeralive", Wording::WorkerDied, Host),
     // Windows, in several languages.
-    ("pagingfileistoosmall", Wording::PagingFile, Memory::Host),
-    ("winerror1455", Wording::PagingFile, Memory::Host),
-    ("oserror1455", Wording::PagingFile, Memory::Host),
-    ("页面文件太小", Wording::PagingFile, Memory::Host),
-    ("頁面檔案太小", Wording::PagingFile, Memory::Host),
-    ("auslagerungsdateiistzuklein", Wording::PagingFile, Memory::Host),
-    ("ページングファイルが小さすぎ", Wording::PagingFile, Memory::Host),
-    ("페이징파일이너무작", Wording::PagingFile, Memory::Host),
-    ("fichierdepaginationestinsuffisant", Wording::PagingFile, Memory::Host),
-    ("archivodepaginaciónesdemasiadopequeño", Wording::PagingFile, Memory::Host),
-    ("айлподкачкислишкоммал", Wording::PagingFile, Memory::Host),
+    ("pagingfileistoosmall", Wording::PagingFile, Host),
+    ("winerror1455", Wording::PagingFile, Host),
+    ("oserror1455", Wording::PagingFile, Host),
+    ("页面文件太小", Wording::PagingFile, Host),
+    ("頁面檔案太小", Wording::PagingFile, Host),
+    ("auslagerungsdateiistzuklein", Wording::PagingFile, Host),
+    ("ページングファイルが小さすぎ", Wording::PagingFile, Host),
+    ("페이징파일이너무작", Wording::PagingFile, Host),
+    ("fichierdepaginationestinsuffisant", Wording::PagingFile, Host),
+    ("archivodepaginaciónesdemasiadopequeño", Wording::PagingFile, Host),
+    ("айлподкачкислишкоммал", Wording::PagingFile, Host),
     // Apple's Metal driver.
-    ("kiogpucommandbuffercallbackerroroutofmemory", Wording::Metal, Memory::Gpu),
-    ("greaterthanthemaximumallowedbuffersize", Wording::Metal, Memory::Gpu),
-    ("commandbufferexecutionfailed:insufficientmemory", Wording::Metal, Memory::Gpu),
-    ("isgreaterthantherecommendedmaxworkingsetsize", Wording::Metal, Memory::Gpu),
-    ("[malloc_or_wait]unabletoallocate", Wording::Metal, Memory::Gpu),
-    ("[malloc]unabletoallocate", Wording::Metal, Memory::Gpu),
+    ("kiogpucommandbuffercallbackerroroutofmemory", Wording::Metal, Gpu),
+    ("greaterthanthemaximumallowedbuffersize", Wording::Metal, Gpu),
+    ("commandbufferexecutionfailed:insufficientmemory", Wording::Metal, Gpu),
+    ("isgreaterthantherecommendedmaxworkingsetsize", Wording::Metal, Gpu),
+    ("[malloc_or_wait]unabletoallocate", Wording::Metal, Gpu),
+    ("[malloc]unabletoallocate", Wording::Metal, Gpu),
+    ("[metal::malloc]resourcelimit", Wording::Metal, Gpu), // the number of buffers
     // Notebooks in a browser.
-    ("crashedafterusingallavailableram", Wording::HostOther, Memory::Host),
-    ("triedtoallocatemorememorythanisavailable", Wording::HostOther, Memory::Host),
+    ("crashedafterusingallavailableram", Wording::HostOther, Host),
+    ("triedtoallocatemorememorythanisavailable", Wording::HostOther, Host),
 ];
 
 /// Every one of them that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
-    for words in ["outofmemory", "out-of-memory"] {
-        for place in passage.find(words) {
-            if let Some(message) = out_of_memory(&place) {
-                found(message);
-            }
-        }
-    }
-    for words in ["can'tallocatememory", "can’tallocatememory", "couldn'tallocatememory"] {
-        for place in passage.find(words) {
-            found(cannot_allocate(&place));
+    for (_, phrase, place) in PHRASES.find(passage) {
+        match *phrase {
+            BarePhrase::OutOfMemory => out_of_memory(&place).into_iter().for_each(&mut found),
+            BarePhrase::CannotAllocate => found(cannot_allocate(&place)),
+            BarePhrase::CudaCode => found(cuda_code(&place)),
+            BarePhrase::Plain(wording, memory) => found(Message::new(place.at, wording, memory)),
         }
     }
     prose::messages(passage, &mut found);
-    for (words, wording, memory) in PLAIN {
-        for place in passage.find(words) {
-            // The driver reports a failed page-locked allocation with the same code.
-            let is_hosts =
-                *words == "cuda_error_out_of_memory" && place.before.ends_with("onhost:");
-            if !is_hosts {
-                found(Message::new(place.at, *wording, *memory));
-            }
-        }
+}
+
+/// How a phrase is read.
+#[derive(Clone, Copy)]
+enum BarePhrase {
+    OutOfMemory,
+    CannotAllocate,
+    /// The driver's code for a failed allocation.
+    CudaCode,
+    /// The phrase alone says it.
+    Plain(Wording, MemoryKind),
+}
+
+static PHRASES: LazyLock<Phrases<BarePhrase>> = LazyLock::new(|| {
+    let own = [
+        ("outofmemory", BarePhrase::OutOfMemory),
+        ("out-of-memory", BarePhrase::OutOfMemory),
+        ("can'tallocatememory", BarePhrase::CannotAllocate),
+        ("can’tallocatememory", BarePhrase::CannotAllocate),
+        ("couldn'tallocatememory", BarePhrase::CannotAllocate),
+        ("cuda_error_out_of_memory", BarePhrase::CudaCode),
+    ];
+    let plain = PLAIN.iter();
+    let plain =
+        plain.map(|(words, wording, memory)| (*words, BarePhrase::Plain(*wording, *memory)));
+    Phrases::new(own.into_iter().chain(plain))
+});
+
+/// The driver reports a failed page-locked allocation with the same code.
+fn cuda_code(place: &Occurrence<'_>) -> Message {
+    if place.before.ends_with("onhost:") {
+        return Message::new(place.at, Wording::PageLocked, Host);
     }
+    Message::new(place.at, Wording::NoNumbers, Gpu)
 }
 
 /// Names of GPU software; if one is nearby, the message is about GPU memory.
@@ -142,9 +165,9 @@ const CARDS: [&str; 14] = [
 fn cannot_allocate(place: &Occurrence<'_>) -> Message {
     let near = last_of(place.before, 40);
     let (wording, memory) = match () {
-        () if near.ends_with("defaultcpuallocator:") => (Wording::CpuAllocator, Memory::Host),
-        () if CARDS.iter().any(|name| near.contains(name)) => (Wording::NoNumbers, Memory::Gpu),
-        () => (Wording::HostOther, Memory::Host),
+        () if near.ends_with("defaultcpuallocator:") => (Wording::CpuAllocator, Host),
+        () if CARDS.iter().any(|name| near.contains(name)) => (Wording::NoNumbers, Gpu),
+        () => (Wording::HostOther, Host),
     };
     Message::new(place.at, wording, memory)
 }
@@ -166,6 +189,7 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         || before.ends_with("resource_exhausted:")
         || before.ends_with("resourceexhausted:")
         || after.starts_with("errorongpu")
+        || before.ends_with("callbackerror") // of Metal, in the table
         || before.ends_with("hiperror") // these two are in the table
         || before.ends_with("hip_error_");
     if is_read_elsewhere {
@@ -173,14 +197,14 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     }
     let is_kernels = after.starts_with(":killprocess") || after.starts_with(":killedprocess");
     if is_kernels || before.ends_with("java.lang.") {
-        return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
+        return Some(Message::new(place.at, Wording::HostOther, Host));
     }
     if after.starts_with("inmemoryspacehbm") {
-        return Some(Message::new(place.at, Wording::Jax, Memory::Gpu));
+        return Some(Message::new(place.at, Wording::Jax, Gpu));
     }
     if after.starts_with("whiletryingtoallocate") {
         // XLA's message inside another error.
-        let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
+        let mut message = Message::new(place.at, Wording::Jax, Gpu);
         let rest = &place.after["whiletryingtoallocate".len()..];
         message.requested = PrintedSize::at_start(rest).map(|(size, _)| size);
         return message.requested.is_some().then_some(message);
@@ -191,7 +215,7 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     let near = last_of(before, 40);
     let adjacent = [last_of(before, 12), first_of(after, 20)];
     if adjacent.iter().any(|text| prose::names_host(text) == Some(true)) {
-        return Some(Message::new(place.at, Wording::Word, Memory::Host));
+        return Some(Message::new(place.at, Wording::Word, Host));
     }
     let is_gpu = CARDS.iter().any(|name| near.contains(name) || after.contains(name))
         || before.ends_with("hip")
@@ -202,7 +226,7 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         // Notebooks print the bare name of the error above a traceback.
         || after.starts_with("errortraceback(mostrecent");
     let (wording, memory) =
-        if is_gpu { (Wording::NoNumbers, Memory::Gpu) } else { (Wording::Word, Memory::Unknown) };
+        if is_gpu { (Wording::NoNumbers, Gpu) } else { (Wording::Word, Unknown) };
     let mut message = Message::new(place.at, wording, memory);
     if after.starts_with("tryingtoallocate") {
         message.requested = size_after(place.after, "tryingtoallocate");
@@ -289,25 +313,25 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let error = words.first().map_or("", |word| word.trim_end_matches(':'));
     let is_pythons = error == "memoryerror" || error.ends_with(".memoryerror");
     if is_killed || has_code(&codes) {
-        return of(Wording::Killed, Memory::Host);
+        return of(Wording::Killed, Host);
     }
     if has_code(&bus_codes) {
-        return of(Wording::BusError, Memory::Host);
+        return of(Wording::BusError, Host);
     }
     if blames_paging_file(&lower) {
-        return of(Wording::PagingFile, Memory::Host);
+        return of(Wording::PagingFile, Host);
     }
     if is_pythons && (words.len() == 1 || words[0].ends_with(':')) {
-        return of(Wording::HostOther, Memory::Host);
+        return of(Wording::HostOther, Host);
     }
     if prose::was_killed(&words) {
-        return of(Wording::SaidKilled, Memory::Host);
+        return of(Wording::SaidKilled, Host);
     }
     if squeezed.contains("dataloaderworker") && squeezed.contains("exitedunexpectedly") {
-        return of(Wording::WorkerDied, Memory::Host);
+        return of(Wording::WorkerDied, Host);
     }
     if exhausts_ram(&lower) {
-        return of(Wording::Word, Memory::Host);
+        return of(Wording::Word, Host);
     }
     // Chinese and Japanese are written without spaces, so `OOM` may be part of a longer word.
     let mut latin = lower
@@ -330,9 +354,7 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
             .iter()
             .any(|word| lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == *word))
         || lower.contains("显存");
-    is_oom.then(|| {
-        Message::new(at, Wording::Word, if is_gpu { Memory::Gpu } else { Memory::Unknown })
-    })
+    is_oom.then(|| Message::new(at, Wording::Word, if is_gpu { Gpu } else { Unknown }))
 }
 
 /// A user's description: Windows' paging file is too small.

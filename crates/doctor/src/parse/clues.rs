@@ -5,9 +5,7 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, MatchKind};
-
-use super::squeezed::Passage;
+use super::{phrases::Phrases, squeezed::Passage};
 
 macro_rules! clues {
     ($($(#[$doc:meta])* $clue:ident: [$($word:literal),* $(,)?],)*) => {
@@ -69,7 +67,7 @@ clues! {
     Offloads: ["offload_optimizer", "cpu_offload", "offload_param", "deepspeedcpuadam", "optimizer_offload=true", "param_offload=true"],
     // Models.
     /// A decoder of any family.
-    Decoder: ["llama", "qwen", "mistral", "mixtral", "gemma", "deepseek", "falcon", "starcoder", "baichuan", "chatglm", "internlm", "gpt-j", "gptj", "gpt-neo", "gpt_neo", "gptneo", "gpt-oss", "gpt_oss", "vicuna", "bloomz", "bloom-", "pythia", "opt-125m", "opt-1.3b", "opt-6.7b", "phi-2", "phi-3", "phi3", "smollm", "causallm", "modeling_gpt", "dolly", "codegen", "mpt-7b", "yi-34b", "glm-4", "llm", "b-instruct", "b-chat"],
+    Decoder: ["llama", "qwen", "mistral", "mixtral", "gemma", "deepseek", "falcon", "starcoder", "baichuan", "chatglm", "internlm", "gpt-j", "gptj", "gpt-neo", "gpt_neo", "gptneo", "gpt-oss", "gpt_oss", "vicuna", "bloomz", "bloom-", "pythia", "opt-125m", "opt-1.3b", "opt-6.7b", "phi-2", "phi-3", "phi3", "smollm", "nanochat", "maxtext", "mlx_lm", "mlx-lm", "causallm", "modeling_gpt", "dolly", "codegen", "mpt-7b", "yi-34b", "glm-4", "llm", "b-instruct", "b-chat"],
     /// A text encoder or encoder-decoder.
     TextEncoder: ["bert", "t5-", "modeling_t5", "bart", "pegasus", "electra", "longformer", "sentence-transformers", "sentence_transformers"],
     /// Speech and audio.
@@ -83,7 +81,7 @@ clues! {
     /// Image generation.
     Diffusion: ["txt2img", "img2img", "stablediffusion", "stable-diffusion", "stable_diffusion", "latentdiffusion", "ldm/", "ldm\\", "diffusers", "controlnet", "sdxl", "sd3.5", "inpaint", "hunyuan", "animatediff", "wan2", "flux.1", "flux1", "cogvideo", "vaedecode", "ksampler", "cogview", "diffusionpipeline", "flux2", "qwen-image", "qwenimage"],
     /// Training of image models: DreamBooth, kohya and others.
-    DiffusionTraining: ["dreambooth", "kohya", "train_network.py", "sdxl_train", "train_text_to_image", "sd-scripts", "textual_inversion"],
+    DiffusionTraining: ["dreambooth", "kohya", "train_network.py", "sdxl_train", "train_text_to_image", "sd-scripts", "textual_inversion", "ai-toolkit", "musubi", "diffusion-pipe", "onetrainer"],
     // Servers and user interfaces.
     /// vLLM.
     Vllm: ["vllm", "ray_distributed_executor", "worker_base.py"],
@@ -118,11 +116,15 @@ clues! {
     TensorFlow: ["tensorflow", "keras", "bfc_allocator", "gpu_0_bfc", "resourceexhaustederror"],
     /// Windows.
     Windows: ["c:\\", "d:\\", "e:\\", "f:\\", "windows", "wsl", "winerror", ".bat", ".dll"],
+    /// An AMD card.
+    Rocm: ["hipoutofmemory", "hiperror", "rocm", "radeon", "amdgpu"],
+    /// An Intel card.
+    Xpu: ["xpuoutofmemory", "level_zero", "torch.xpu", "intelarc", "intel(r)arc"],
     /// A GPU is mentioned.
     Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090", "gtx", "geforce", "radeon", "显卡", "グラボ", "grafikkarte"],
     // Activities.
     /// Training.
-    Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train", "train.lua", "trainloss", "学習", "trainier", "trainiere", "feinabstimm"],
+    Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train", "train.lua", "trainloss", "mlx_lmlora", "mlx_lm.lora", "学習", "trainier", "trainiere", "feinabstimm"],
     /// Generating text or images.
     Generates: [".generate(", "inference", "generate_text", "推理", "pipeline(", "chatbot", "num_beams", "max_new_tokens", "textgeneration"],
     /// Loading weights, as described by a user.
@@ -156,6 +158,10 @@ clues! {
     WakesUp: ["wake_up(", "vllmwake_up", "vllmwakeup", "cumem_allocator", "resume_memory_occupation"],
     /// `TensorRT` builds an engine.
     BuildsEngine: ["trtexec", "buildserializednetwork", "build_cuda_engine", "buildengine", "enginecouldnotbecreated", "trtllm-build"],
+    /// A compiler error wraps another error.
+    CompilerError: ["backendcompilerfailed", "inductorerror:", "_dynamo.exc."],
+    /// A data loader worker is named.
+    LoaderWorker: ["dataloaderworker(pid"],
     /// A data loader worker crashed.
     WorkerCrashed: ["killedbysignal:segmentationfault", "killedbysignal:aborted", "killedbysignal:illegalinstruction"],
     /// The watchdog of a display stopped the GPU.
@@ -184,26 +190,16 @@ impl Clues {
     /// The clues in a text without white space.
     pub(crate) fn of_squeezed(text: &str) -> Self {
         let mut clues = Self::default();
-        clues.search(text);
+        PHRASES.values(text).for_each(|clue| clues.add(*clue));
         clues
     }
 
     pub(super) fn look(&mut self, passage: Passage<'_>) {
-        self.search(passage.text());
-    }
-
-    fn search(&mut self, text: &str) {
-        for found in AUTOMATON.find_overlapping_iter(text) {
-            self.add(WORDS[found.pattern().as_usize()].1);
-        }
+        PHRASES.find(passage).for_each(|(_, clue, _)| self.add(*clue));
     }
 }
 
-static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let words = WORDS.iter().map(|(word, _)| word);
-    let builder = AhoCorasick::builder().match_kind(MatchKind::Standard).build(words);
-    builder.expect("the words are few and short")
-});
+static PHRASES: LazyLock<Phrases<Clue>> = LazyLock::new(|| Phrases::new(WORDS.iter().copied()));
 
 #[cfg(test)]
 mod tests {

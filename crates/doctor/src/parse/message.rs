@@ -1,12 +1,16 @@
 //! Memory errors as each framework and version words them.
 
+use std::sync::LazyLock;
+
 use fitgpt_plan::units::DType;
 
 use super::{
     bare,
+    phrases::Phrases,
     size::PrintedSize,
     squeezed::{Occurrence, Offset, Passage},
 };
+use crate::diagnosis::MemoryKind;
 
 /// The form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,22 +71,14 @@ pub enum Wording {
     Word,
 }
 
-/// Which memory ran out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
-    Gpu,
-    Host,
-    Shared,
-    Unknown,
-}
-
 /// One message and its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub(crate) at: Offset,
     /// Its form.
     pub wording: Wording,
-    pub(crate) memory: Memory,
+    /// Which memory ran out.
+    pub(crate) memory: MemoryKind,
     /// Size of the failed request.
     pub requested: Option<PrintedSize>,
     /// Capacity of the card.
@@ -135,7 +131,7 @@ impl PrintedShape {
 }
 
 impl Message {
-    pub(super) fn new(at: Offset, wording: Wording, memory: Memory) -> Self {
+    pub(super) fn new(at: Offset, wording: Wording, memory: MemoryKind) -> Self {
         Self {
             at,
             wording,
@@ -161,7 +157,7 @@ impl Message {
 
     /// The message that corresponds to a memory snapshot.
     pub(crate) fn of_snapshot(requested_bytes: u64) -> Self {
-        let mut message = Self::new(0, Wording::Torch2, Memory::Gpu);
+        let mut message = Self::new(0, Wording::Torch2, MemoryKind::GpuMemory);
         message.requested = Some(PrintedSize::exact(requested_bytes));
         message
     }
@@ -207,128 +203,83 @@ impl Message {
     }
 }
 
+/// Reads the message around a phrase; `None` if it is not one.
+type MessageReader = fn(&Occurrence<'_>) -> Option<Message>;
+
+/// The phrases of messages with numbers, without white space.
+static PHRASES: LazyLock<Phrases<MessageReader>> = LazyLock::new(|| {
+    let phrases: [(&str, MessageReader); 25] = [
+        ("triedtoallocate", tried),
+        ("memoryallocationfailedwithoomondevice", |place| Some(exact(place))),
+        ("resource_exhausted:", exhausted),
+        ("resourceexhausted:", exhausted),
+        ("resourceexhaustederror:", exhausted),
+        ("oomwhenallocatingtensorwithshape[", |place| Some(tensor_flow(place))),
+        ("oomwhenallocatingtensorofshape[", |place| Some(tensor_flow(place))),
+        ("allocationfailedforsize::", |place| Some(habana(place))),
+        ("outofmemoryerrorongpu", |place| Some(paddle(place))),
+        ("enforceallocating<=availablefailed,", |place| Some(old_paddle(place))),
+        ("failedtoallocatememoryforrequestedbufferofsize", |place| Some(onnx_runtime(place))),
+        ("outofresource:", |place| Some(triton(place))),
+        ("unabletoallocate", numpy),
+        ("wouldexceedallowedmemory", |place| Some(would_exceed(place))),
+        ("cudamallocfailed:outofmemory", |place| Some(ggml(place))),
+        ("devicememoryallocationofsize", ggml_bytes),
+        ("bufferofsize", ggml_bytes),
+        // Servers that check sizes before they allocate.
+        ("onstartupislessthandesiredgpumemoryutilization", |place| Some(server(place))),
+        ("kvcacheisneeded", |place| Some(server(place))),
+        ("noavailablememoryforthecacheblocks", |place| Some(server(place))),
+        ("islargerthanthemaximumnumberoftokensthatcanbestoredinkvcache", |place| {
+            Some(server(place))
+        }),
+        ("pleasetrytoincrease--mem-fraction-static", |place| Some(server(place))),
+        ("notenoughmemorytohandle", |place| Some(server(place))), // so many prefill tokens
+        ("prefilloutofmemory.trytoloweryourbatchsize", |place| Some(server(place))),
+        ("decodeoutofmemory.trytoloweryourbatchsize", |place| Some(server(place))),
+    ];
+    Phrases::new(phrases)
+});
+
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
-    // Every message contains one of these words; most text contains none.
-    let words = [
-        "alloc",
-        "memory",
-        "oom",
-        "resource",
-        "paging",
-        "ram",
-        "kvcache",
-        "存",
-        "文件",
-        "shm",
-        "bus",
-        "worker",
-        "ページング",
-        "페이징",
-        "подкачк",
-        "память",
-        "памяти",
-        "메모리",
-        "メモリ",
-        "speicher",
-        "mémoire",
-        "memoria",
-        "pagina",
-        "hbm",
-    ];
-    if words.iter().all(|word| !passage.holds(word)) {
-        return;
-    }
-    for place in passage.find("triedtoallocate") {
-        if let Some(message) = tried(&place) {
-            found(message);
-        }
-    }
-    for place in passage.find("memoryallocationfailedwithoomondevice") {
-        found(exact(&place));
-    }
-    for words in ["resource_exhausted:", "resourceexhausted:", "resourceexhaustederror:"] {
-        for place in passage.find(words) {
-            if let Some(message) = exhausted(&place) {
-                found(message);
-            }
-        }
-    }
-    for words in ["oomwhenallocatingtensorwithshape[", "oomwhenallocatingtensorofshape["] {
-        for place in passage.find(words) {
-            found(tensor_flow(&place));
-        }
-    }
-    for place in passage.find("allocationfailedforsize::") {
-        let mut message = Message::new(place.at, Wording::Habana, Memory::Gpu);
-        message.requested = leading_number(place.after).map(PrintedSize::exact);
-        found(message);
-    }
-    for place in passage.find("outofmemoryerrorongpu") {
-        found(paddle(&place));
-    }
-    // PaddlePaddle before version 1.6.
-    for place in passage.find("enforceallocating<=availablefailed,") {
-        let mut message = Message::new(place.at, Wording::Paddle, Memory::Gpu);
-        message.requested = leading_number(place.after).map(PrintedSize::exact);
-        message.free = number_after(first_of(place.after, 60), ">").map(PrintedSize::exact);
-        found(message);
-    }
-    for place in passage.find("failedtoallocatememoryforrequestedbufferofsize") {
-        found(onnx_runtime(&place));
-    }
-    for place in passage.find("outofresource:") {
-        found(triton(&place));
-    }
-    for place in passage.find("unabletoallocate") {
-        if let Some(message) = numpy(&place) {
-            found(message);
-        }
-    }
-    for place in passage.find("wouldexceedallowedmemory") {
-        found(would_exceed(&place));
-    }
-    for place in passage.find("cudamallocfailed:outofmemory") {
-        found(ggml(&place));
-    }
-    // llama.cpp on any backend; the number of bytes follows.
-    for words in ["devicememoryallocationofsize", "bufferofsize"] {
-        for place in passage.find(words) {
-            if place.before.ends_with("requested") {
-                continue; // ONNX Runtime
-            }
-            let is_failed = first_of(place.after, 40).contains("failed")
-                || last_of(place.before, 40).contains("failedtoallocate");
-            if is_failed && let Some(bytes) = leading_number(place.after) {
-                let mut message = Message::new(place.at, Wording::Ggml, Memory::Gpu);
-                message.requested = Some(PrintedSize::exact(bytes));
-                found(message);
-            }
-        }
-    }
-    for words in SERVERS {
-        for place in passage.find(words) {
-            found(server(&place));
-        }
-    }
+    PHRASES.find(passage).filter_map(|(_, read, place)| read(&place)).for_each(&mut found);
     bare::messages(passage, found);
 }
 
-/// Errors of servers that check sizes before they allocate.
-const SERVERS: [&str; 8] = [
-    "onstartupislessthandesiredgpumemoryutilization",
-    "kvcacheisneeded",
-    "noavailablememoryforthecacheblocks",
-    "islargerthanthemaximumnumberoftokensthatcanbestoredinkvcache",
-    "pleasetrytoincrease--mem-fraction-static",
-    "notenoughmemorytohandle", // so many prefill tokens
-    "prefilloutofmemory.trytoloweryourbatchsize",
-    "decodeoutofmemory.trytoloweryourbatchsize",
-];
+fn habana(place: &Occurrence<'_>) -> Message {
+    let mut message = Message::new(place.at, Wording::Habana, MemoryKind::GpuMemory);
+    message.requested = leading_number(place.after).map(PrintedSize::exact);
+    message
+}
+
+/// `PaddlePaddle` before version 1.6.
+fn old_paddle(place: &Occurrence<'_>) -> Message {
+    let mut message = Message::new(place.at, Wording::Paddle, MemoryKind::GpuMemory);
+    message.requested = leading_number(place.after).map(PrintedSize::exact);
+    message.free = number_after(first_of(place.after, 60), ">").map(PrintedSize::exact);
+    message
+}
+
+/// llama.cpp on any backend; the number of bytes follows.
+fn ggml_bytes(place: &Occurrence<'_>) -> Option<Message> {
+    if place.before.ends_with("requested") {
+        return None; // ONNX Runtime
+    }
+    let is_failed = first_of(place.after, 40).contains("failed")
+        || last_of(place.before, 40).contains("failedtoallocate");
+    let bytes = leading_number(place.after).filter(|_| is_failed)?;
+    let near = last_of(place.before, 60);
+    let is_host = near.ends_with("cpu") || near.contains("cpu_buffer");
+    let memory = if is_host { MemoryKind::HostMemory } else { MemoryKind::GpuMemory };
+    let mut message = Message::new(place.at, Wording::Ggml, memory);
+    message.requested = Some(PrintedSize::exact(bytes));
+    Some(message)
+}
 
 /// vLLM and SGLang: what they need and what is available.
 fn server(place: &Occurrence<'_>) -> Message {
-    let mut message = Message::new(place.at, Wording::Server, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::Server, MemoryKind::GpuMemory);
     let (before, after) = (last_of(place.before, 200), first_of(place.after, 200));
     // `Free memory on device (67.24/79.25 GiB)`: one unit for both.
     if let Some((_, pair)) = before
@@ -361,7 +312,7 @@ fn server(place: &Occurrence<'_>) -> Message {
 /// ComfyUI and others with `cudaMallocAsync`.
 fn would_exceed(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 400);
-    let mut message = Message::new(place.at, Wording::TorchAsync, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::TorchAsync, MemoryKind::GpuMemory);
     message.allocated = size_after(own, "currentlyallocated:");
     message.requested = size_after(own, "requested:");
     message.total = size_after(own, "devicelimit:");
@@ -372,7 +323,7 @@ fn would_exceed(place: &Occurrence<'_>) -> Message {
 /// llama.cpp: `allocating 35533.34 MiB on device 0: cudaMalloc failed: out of memory`.
 fn ggml(place: &Occurrence<'_>) -> Message {
     let before = last_of(place.before, 120);
-    let mut message = Message::new(place.at, Wording::Ggml, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::Ggml, MemoryKind::GpuMemory);
     message.requested = before
         .rsplit_once("allocating")
         .and_then(|(_, rest)| PrintedSize::at_start(rest))
@@ -383,7 +334,7 @@ fn ggml(place: &Occurrence<'_>) -> Message {
 /// PyTorch's message, of any version and device.
 fn tried(place: &Occurrence<'_>) -> Option<Message> {
     let own = own_part(place.after);
-    let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::TorchBare, MemoryKind::GpuMemory);
     message.requested = PrintedSize::at_start(own).map(|(size, _)| size);
     if own.starts_with("morethan1ebmemory") {
         message.requested = Some(PrintedSize::exact(1 << 60));
@@ -393,7 +344,7 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
         place.before.ends_with("you") || last_of(place.before, 400).contains("defaultcpuallocator");
     if is_host {
         message.wording = Wording::CpuAllocator;
-        message.memory = Memory::Host;
+        message.memory = MemoryKind::HostMemory;
         return message.requested.is_some().then_some(message);
     }
     if message.requested.is_none() {
@@ -473,7 +424,7 @@ fn processes(own: &str) -> Vec<(u64, PrintedSize)> {
 
 fn exact(place: &Occurrence<'_>) -> Message {
     let own = own_part(place.after);
-    let mut message = Message::new(place.at, Wording::TorchExact, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::TorchExact, MemoryKind::GpuMemory);
     message.requested = number_after(own, "tryingtoallocate").map(PrintedSize::exact);
     message.free = number_after(own, "free:").map(PrintedSize::exact);
     message.total = number_after(own, "total:").map(PrintedSize::exact);
@@ -484,7 +435,7 @@ fn exact(place: &Occurrence<'_>) -> Message {
 /// allocated and available memory is only 0.0B.`
 fn paddle(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
-    let mut message = Message::new(place.at, Wording::Paddle, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::Paddle, MemoryKind::GpuMemory);
     message.requested = size_after(own, "cannotallocate");
     message.allocated = size_before(own, "memoryhasbeenallocated");
     message.free = size_after(own, "availablememoryisonly");
@@ -502,7 +453,7 @@ fn onnx_runtime(place: &Occurrence<'_>) -> Message {
         ["_nchwc", "cpuexecutionprovider'"].iter().any(|sign| text.contains(sign))
             && !text.contains("cuda")
     });
-    let memory = if is_host { Memory::Host } else { Memory::Gpu };
+    let memory = if is_host { MemoryKind::HostMemory } else { MemoryKind::GpuMemory };
     let mut message = Message::new(place.at, Wording::OnnxRuntime, memory);
     let is_number = place.after.starts_with(|c: char| c.is_ascii_digit());
     // A number of 19 digits comes from a wrong shape.
@@ -518,7 +469,7 @@ fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
     if ["memory", "allocat", "oom"].iter().all(|word| !sentence.contains(word)) {
         return None;
     }
-    let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
+    let mut message = Message::new(place.at, Wording::Jax, MemoryKind::GpuMemory);
     for words in ["tryingtoallocate", "memoryallocating", "memorywhenallocating", "requestfor"] {
         let size = size_after(own, words);
         let number = number_after(own, words).map(PrintedSize::exact);
@@ -540,7 +491,7 @@ fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
 fn tensor_flow(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
     let is_host = own.contains("device:cpu");
-    let memory = if is_host { Memory::Host } else { Memory::Gpu };
+    let memory = if is_host { MemoryKind::HostMemory } else { MemoryKind::GpuMemory };
     let mut message = Message::new(place.at, Wording::TensorFlow, memory);
     let axes = own.split_once(']').map(|(list, rest)| (axes(list), rest));
     if let Some((Some(axes), rest)) = axes {
@@ -555,14 +506,14 @@ fn tensor_flow(place: &Occurrence<'_>) -> Message {
 /// `Unable to allocate 17.6 GiB for an array with shape …`.
 fn numpy(place: &Occurrence<'_>) -> Option<Message> {
     let (size, rest) = PrintedSize::at_start(place.after)?;
-    let mut message = Message::new(place.at, Wording::HostOther, Memory::Host);
+    let mut message = Message::new(place.at, Wording::HostOther, MemoryKind::HostMemory);
     message.requested = Some(size);
     rest.starts_with("foranarray").then_some(message)
 }
 
 fn triton(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
-    let mut message = Message::new(place.at, Wording::Triton, Memory::Shared);
+    let mut message = Message::new(place.at, Wording::Triton, MemoryKind::SharedMemory);
     let numbers = (number_after(own, "required:"), number_after(own, "hardwarelimit:"));
     message.shared = numbers.0.zip(numbers.1).map(|(required, limit)| [required, limit]);
     message
@@ -632,10 +583,12 @@ fn dtype(text: &str) -> Option<DType> {
     names.iter().find(|(name, _)| text.starts_with(name)).map(|(_, dtype)| *dtype)
 }
 
+static ALLOCATIONS: LazyLock<Phrases<()>> = LazyLock::new(|| Phrases::new([("empty_strided", ())]));
+
 /// Every allocation in the source of generated code:
 /// `buf7 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)`.
 pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, PrintedShape)) {
-    for place in passage.find("empty_strided") {
+    for (_, (), place) in ALLOCATIONS.find(passage) {
         let own = first_of(place.after, 300);
         let own = ["_cuda", "_xpu", "_mps"].iter().find_map(|d| own.strip_prefix(d)).unwrap_or(own);
         let shape = own.strip_prefix("((").and_then(|rest| {

@@ -13,6 +13,7 @@ mod frames;
 mod lines;
 mod message;
 mod notes;
+mod phrases;
 mod progress;
 mod prose;
 mod setup;
@@ -23,16 +24,17 @@ mod tests;
 
 use std::collections::VecDeque;
 
-pub(crate) use self::message::Memory;
 pub use self::{
     clues::{Clue, Clues},
     frames::Frame,
     message::{Message, PrintedShape, Wording},
-    notes::{NOTES, Note},
+    notes::HarmlessLine,
     progress::NanoGptOutput,
-    setup::{Optimizer, Process, Setup},
+    setup::{CardProcess, LoggedOptimizer, Setup},
     size::{PrintedSize, allocator_request},
 };
+use crate::diagnosis::MemoryKind;
+
 use self::{
     frames::Frames,
     lines::{LineSplitter, plain},
@@ -69,9 +71,8 @@ struct LogBuilder {
 struct Matches {
     messages: VecDeque<Message>,
     shapes: VecDeque<(Offset, PrintedShape)>,
-    notes: Vec<&'static Note>,
+    notes: Vec<HarmlessLine>,
     clues: Clues,
-    has_compiler_error: bool,
 }
 
 /// A parsed log.
@@ -90,15 +91,13 @@ pub struct Log {
     /// The output of the training script.
     pub progress: NanoGptOutput,
     /// Harmless lines that look like causes.
-    pub notes: Vec<&'static Note>,
+    pub notes: Vec<HarmlessLine>,
     /// Ranks that wrote this log; 0 if no line names a rank.
     pub workers: u32,
     /// Keywords that identify the program.
     pub clues: Clues,
     /// Model, batch size and other settings in the log.
     pub setup: Setup,
-    /// A compiler error wraps another error.
-    pub(crate) has_compiler_error: bool,
     /// The memory snapshot, if the input was one instead of a text.
     pub(crate) snapshot: Option<crate::snapshot::Snapshot>,
 }
@@ -182,7 +181,7 @@ impl LogBuilder {
     fn finish(self) -> Log {
         let Self { squeezed, frames, progress, setup, mut found, ranks, above, workers, .. } = self;
         squeezed.finish(|passage| found.search(passage));
-        let Matches { messages, shapes, notes, clues, has_compiler_error } = found;
+        let Matches { messages, shapes, notes, clues } = found;
         let mut message = failure(&messages);
         let at = message.as_ref().map_or(Offset::MAX, |m| m.at);
         let rank = ranks.iter().rev().find(|(start, _)| *start <= at).and_then(|(_, rank)| *rank);
@@ -193,7 +192,7 @@ impl LogBuilder {
         let is_pinned = frames.last().is_some_and(|f| f.squeezed().contains("pin_memory"))
             || line_before.as_ref().is_some_and(|line| line.contains("pin_memory("));
         if let Some(message) = message.as_mut().filter(|m| is_pinned && m.requested.is_none()) {
-            message.memory = Memory::Host;
+            message.memory = MemoryKind::HostMemory;
         }
         let shape = message.as_ref().and_then(|message| {
             let near = shapes.iter().rev().find(|(place, _)| *place < at && at - *place < NEAR);
@@ -218,7 +217,6 @@ impl LogBuilder {
             workers,
             clues,
             setup,
-            has_compiler_error,
             snapshot: None,
         }
     }
@@ -233,14 +231,12 @@ impl Matches {
                 self.shapes.pop_front();
             }
         });
-        for note in NOTES {
-            if !self.notes.iter().any(|n| n.name == note.name) && note.is_in(passage) {
-                self.notes.push(note);
+        for line in notes::lines(passage) {
+            if !self.notes.contains(&line) {
+                self.notes.push(line);
             }
         }
         self.clues.look(passage);
-        let wrappers = ["backendcompilerfailed", "inductorerror:", "_dynamo.exc."];
-        self.has_compiler_error |= wrappers.iter().any(|w| passage.find(w).next().is_some());
     }
 
     /// Keeps a message. If there are too many, drops the oldest of the least informative.
@@ -257,7 +253,7 @@ impl Matches {
 /// The message of the failure, with the exact numbers of the line before it.
 fn failure(messages: &VecDeque<Message>) -> Option<Message> {
     let telling = |m: &&Message| {
-        let is_known = m.memory != Memory::Unknown;
+        let is_known = m.memory != MemoryKind::Unknown;
         (m.weight(), m.requested.is_some(), m.wording != Wording::TorchExact, is_known, m.at)
     };
     let best = messages.iter().max_by_key(telling)?;

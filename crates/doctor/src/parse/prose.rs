@@ -2,10 +2,14 @@
 //!
 //! They say less than an error message, so every message of a program outweighs them.
 
+use std::sync::LazyLock;
+
 use super::{
-    message::{Memory, Message, Wording, first_of, last_of},
-    squeezed::Passage,
+    message::{Message, Wording, first_of, last_of},
+    phrases::Phrases,
+    squeezed::{Occurrence, Passage},
 };
+use crate::diagnosis::MemoryKind;
 
 /// Verbs of a shortage, without white space; the name of a memory follows.
 const SHORTAGES: [&str; 14] = [
@@ -26,32 +30,32 @@ const SHORTAGES: [&str; 14] = [
 ];
 
 /// Words between the verb and the noun, and the memory that they name.
-const BETWEEN: [(&str, Memory); 25] = [
-    ("edthe", Memory::Unknown),
-    ("the", Memory::Unknown),
-    ("my", Memory::Unknown),
-    ("all", Memory::Unknown),
-    ("available", Memory::Unknown),
-    ("free", Memory::Unknown),
-    ("total", Memory::Unknown),
-    ("of", Memory::Unknown),
-    ("on", Memory::Unknown),
-    ("gpu's", Memory::Gpu),
-    ("gpu", Memory::Gpu),
-    ("cuda", Memory::Gpu),
-    ("video", Memory::Gpu),
-    ("graphicscard", Memory::Gpu),
-    ("graphics", Memory::Gpu),
-    ("graphic", Memory::Gpu),
-    ("device", Memory::Gpu),
-    ("card", Memory::Gpu),
-    ("hbm", Memory::Gpu),
-    ("system", Memory::Host),
-    ("host", Memory::Host),
-    ("cpu", Memory::Host),
-    ("main", Memory::Host),
-    ("physical", Memory::Host),
-    ("virtual", Memory::Host),
+const BETWEEN: [(&str, MemoryKind); 25] = [
+    ("edthe", MemoryKind::Unknown),
+    ("the", MemoryKind::Unknown),
+    ("my", MemoryKind::Unknown),
+    ("all", MemoryKind::Unknown),
+    ("available", MemoryKind::Unknown),
+    ("free", MemoryKind::Unknown),
+    ("total", MemoryKind::Unknown),
+    ("of", MemoryKind::Unknown),
+    ("on", MemoryKind::Unknown),
+    ("gpu's", MemoryKind::GpuMemory),
+    ("gpu", MemoryKind::GpuMemory),
+    ("cuda", MemoryKind::GpuMemory),
+    ("video", MemoryKind::GpuMemory),
+    ("graphicscard", MemoryKind::GpuMemory),
+    ("graphics", MemoryKind::GpuMemory),
+    ("graphic", MemoryKind::GpuMemory),
+    ("device", MemoryKind::GpuMemory),
+    ("card", MemoryKind::GpuMemory),
+    ("hbm", MemoryKind::GpuMemory),
+    ("system", MemoryKind::HostMemory),
+    ("host", MemoryKind::HostMemory),
+    ("cpu", MemoryKind::HostMemory),
+    ("main", MemoryKind::HostMemory),
+    ("physical", MemoryKind::HostMemory),
+    ("virtual", MemoryKind::HostMemory),
 ];
 
 /// What follows the name of a memory in a sentence about a shortage.
@@ -114,50 +118,71 @@ const HOSTS: [&str; 8] = [
     "arbeitsspeicher",
 ];
 
+/// Where the name of the memory is.
+#[derive(Clone, Copy)]
+enum ProsePhrase {
+    /// After the phrase: `not enough GPU memory`.
+    NounAfter,
+    /// In the phrase or before it: `GPU memory is full`.
+    NounBefore,
+}
+
+static PHRASES: LazyLock<Phrases<ProsePhrase>> = LazyLock::new(|| {
+    let after = SHORTAGES.map(|words| (words, ProsePhrase::NounAfter));
+    let before = AFTERWARDS.into_iter().chain(FOREIGN);
+    Phrases::new(after.into_iter().chain(before.map(|words| (words, ProsePhrase::NounBefore))))
+});
+
 /// Every such sentence that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, found: &mut impl FnMut(Message)) {
-    for words in SHORTAGES {
-        for place in passage.find(words) {
-            // `out of memory` itself is read elsewhere.
-            let is_read = words.ends_with("outof") && place.after.starts_with("memory");
-            let is_harmless = first_of(place.after, 600).contains("thisisnotafailure");
-            if let Some(memory) = noun(place.after).filter(|_| !is_read && !is_harmless) {
-                found(Message::new(place.at, Wording::Word, memory));
-            }
-        }
-    }
-    for words in AFTERWARDS.iter().chain(&FOREIGN) {
-        for place in passage.find(words) {
-            let before = last_of(place.before, 24);
-            let near = [before, words];
-            let owners = ["arbeits", "cpu", "host", "system", "node", "main"];
-            let is_host = names_host(before) == Some(true)
-                || owners.iter().any(|owner| before.ends_with(owner));
-            let memory = match () {
-                () if is_host => Memory::Host,
-                () if near.iter().any(|text| CARDS.iter().any(|n| text.contains(n))) => Memory::Gpu,
-                () => Memory::Unknown,
-            };
+    for (words, phrase, place) in PHRASES.find(passage) {
+        let memory = match phrase {
+            ProsePhrase::NounAfter => memory_after(words, &place),
+            ProsePhrase::NounBefore => Some(memory_before(words, &place)),
+        };
+        if let Some(memory) = memory {
             found(Message::new(place.at, Wording::Word, memory));
         }
     }
 }
 
+/// The memory that is short; `None` if the words are about something else.
+fn memory_after(words: &str, place: &Occurrence<'_>) -> Option<MemoryKind> {
+    // `out of memory` itself is read elsewhere.
+    let is_read = words.ends_with("outof") && place.after.starts_with("memory");
+    let is_harmless = first_of(place.after, 600).contains("thisisnotafailure");
+    noun(place.after).filter(|_| !is_read && !is_harmless)
+}
+
+fn memory_before(words: &str, place: &Occurrence<'_>) -> MemoryKind {
+    let before = last_of(place.before, 24);
+    let owners = ["arbeits", "cpu", "host", "system", "node", "main"];
+    let is_host =
+        names_host(before) == Some(true) || owners.iter().any(|owner| before.ends_with(owner));
+    match () {
+        () if is_host => MemoryKind::HostMemory,
+        () if CARDS.iter().any(|name| before.contains(name) || words.contains(name)) => {
+            MemoryKind::GpuMemory
+        }
+        () => MemoryKind::Unknown,
+    }
+}
+
 /// The memory that a text begins with, after up to four words about it.
-fn noun(text: &str) -> Option<Memory> {
+fn noun(text: &str) -> Option<MemoryKind> {
     let mut rest = first_of(text, 60);
-    let mut memory = Memory::Unknown;
+    let mut memory = MemoryKind::Unknown;
     for _ in 0..4 {
         let Some((word, kind)) = BETWEEN.iter().find(|(word, _)| rest.starts_with(word)) else {
             break;
         };
         rest = &rest[word.len()..];
-        if *kind != Memory::Unknown {
+        if *kind != MemoryKind::Unknown {
             memory = *kind;
         }
     }
     match () {
-        () if rest.starts_with("vram") => Some(Memory::Gpu),
+        () if rest.starts_with("vram") => Some(MemoryKind::GpuMemory),
         () if rest.starts_with("memory") => Some(memory),
         () => None,
     }

@@ -24,7 +24,7 @@ pub struct Setup {
     /// Parameters that are trained, if the log prints them (adapters).
     pub(crate) trainable: Option<u64>,
     /// The optimizer.
-    pub(crate) optimizer: Option<Optimizer>,
+    pub(crate) optimizer: Option<LoggedOptimizer>,
     /// Number of ranks.
     pub(crate) world: Option<u64>,
     /// PyTorch's version: major and minor.
@@ -46,7 +46,7 @@ pub struct Setup {
     /// `nvidia-smi`: used and total memory of the first card.
     pub(crate) smi: Option<[u64; 2]>,
     /// `nvidia-smi`: processes and their memory.
-    pub(crate) smi_processes: Vec<Process>,
+    pub(crate) smi_processes: Vec<CardProcess>,
     /// The kernel's OOM killer: the process and its resident memory.
     pub(crate) killed: Option<(String, u64)>,
     seen: Vec<(String, Option<&'static Published>)>, // cache of name lookups
@@ -81,7 +81,7 @@ fn family_of(name: &str) -> &str {
 
 /// An optimizer, by the size of its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Optimizer {
+pub enum LoggedOptimizer {
     /// Adam or AdamW.
     Adam,
     /// Adam with 8-bit moments.
@@ -93,23 +93,24 @@ pub enum Optimizer {
 }
 
 /// Names of optimizers in lower case; the first match of a line counts.
-const OPTIMIZERS: [(&str, Optimizer); 11] = [
-    ("adamw_bnb_8bit", Optimizer::EightBitAdam),
-    ("adamw_8bit", Optimizer::EightBitAdam),
-    ("adamw8bit", Optimizer::EightBitAdam),
-    ("adam8bit", Optimizer::EightBitAdam),
-    ("adafactor", Optimizer::Adafactor),
-    ("adamw_torch", Optimizer::Adam),
-    ("adamw(", Optimizer::Adam),
-    ("adamw", Optimizer::Adam),
-    ("optim.adam", Optimizer::Adam),
-    ("fusedadam", Optimizer::Adam),
-    ("optim.sgd", Optimizer::Sgd),
+const OPTIMIZERS: [(&str, LoggedOptimizer); 12] = [
+    ("bitsandbytes/optim", LoggedOptimizer::EightBitAdam), // a path in a traceback
+    ("adamw_bnb_8bit", LoggedOptimizer::EightBitAdam),
+    ("adamw_8bit", LoggedOptimizer::EightBitAdam),
+    ("adamw8bit", LoggedOptimizer::EightBitAdam),
+    ("adam8bit", LoggedOptimizer::EightBitAdam),
+    ("adafactor", LoggedOptimizer::Adafactor),
+    ("adamw_torch", LoggedOptimizer::Adam),
+    ("adamw(", LoggedOptimizer::Adam),
+    ("adamw", LoggedOptimizer::Adam),
+    ("optim.adam", LoggedOptimizer::Adam),
+    ("fusedadam", LoggedOptimizer::Adam),
+    ("optim.sgd", LoggedOptimizer::Sgd),
 ];
 
 /// A process on the card.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Process {
+pub struct CardProcess {
     /// Process id.
     pub pid: u64,
     /// Its name, if printed.
@@ -395,7 +396,7 @@ impl Setup {
             && self.smi_processes.len() < MOST
         {
             let name = words.get(at + 1).filter(|name| *name != last).map(|n| (*n).to_owned());
-            self.smi_processes.push(Process { pid, name, bytes: mib.min(1 << 40) << 20 });
+            self.smi_processes.push(CardProcess { pid, name, bytes: mib.min(1 << 40) << 20 });
         }
         if let Some((before, rest)) = lower.split_once("anon-rss:") {
             let kib = rest.split_once("kb").and_then(|(n, _)| n.trim().parse::<u64>().ok());
@@ -532,8 +533,11 @@ mod tests {
 
     #[test]
     fn optimizers_ranks_and_adapters_are_read() {
-        assert_eq!(read("--optim adamw_bnb_8bit").optimizer, Some(Optimizer::EightBitAdam));
-        assert_eq!(read("optimizer = AdamW(model.parameters())").optimizer, Some(Optimizer::Adam));
+        assert_eq!(read("--optim adamw_bnb_8bit").optimizer, Some(LoggedOptimizer::EightBitAdam));
+        assert_eq!(
+            read("optimizer = AdamW(model.parameters())").optimizer,
+            Some(LoggedOptimizer::Adam)
+        );
         assert_eq!(read("torchrun --nproc_per_node=4 tune.py").world, Some(4));
         let unsloth = read("Trainable parameters = 41,943,040 of 8,072,204,288 (0.52% trained)");
         assert_eq!(unsloth.trainable, Some(41_943_040));

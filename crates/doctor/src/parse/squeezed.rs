@@ -4,6 +4,8 @@
 //! and in lower case the text is always the same, so messages are searched for here and not in
 //! single lines.
 
+use std::ops::Range;
+
 /// Context that is kept before and after a match.
 const REACH: usize = 4096;
 /// The text is searched whenever this much has been added.
@@ -68,31 +70,20 @@ pub(super) struct Occurrence<'a> {
 }
 
 impl<'a> Passage<'a> {
-    /// The section and the text after it.
-    pub(super) fn text(self) -> &'a str {
-        &self.text[self.from..]
+    /// The section, and enough text after it for a phrase of `longest` bytes.
+    pub(super) fn text(self, longest: usize) -> &'a str {
+        &self.text[self.from..floor(self.text, (self.to + longest).min(self.text.len()))]
     }
 
-    /// Whether it contains `word`.
-    pub(super) fn holds(self, word: &str) -> bool {
-        self.text[self.from..].contains(word)
-    }
-
-    /// Every occurrence of `words`.
-    pub(super) fn find(self, words: &'static str) -> impl Iterator<Item = Occurrence<'a>> {
+    /// The context of a range of [`text`](Self::text); `None` if it begins after the section.
+    pub(super) fn occurrence(self, range: Range<usize>) -> Option<Occurrence<'a>> {
         let Self { text, start, from, to } = self;
-        text[from..]
-            .match_indices(words)
-            .map(move |(at, _)| from + at)
-            .take_while(move |at| *at < to)
-            .map(move |at| {
-                let end = at + words.len();
-                Occurrence {
-                    at: start + at as u64,
-                    before: &text[floor(text, at.saturating_sub(REACH))..at],
-                    after: &text[end..floor(text, (end + REACH).min(text.len()))],
-                }
-            })
+        let [at, end] = [from + range.start, from + range.end];
+        (at < to).then(|| Occurrence {
+            at: start + at as u64,
+            before: &text[floor(text, at.saturating_sub(REACH))..at],
+            after: &text[end..floor(text, (end + REACH).min(text.len()))],
+        })
     }
 }
 
@@ -103,21 +94,23 @@ fn floor(text: &str, index: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::phrases::Phrases, *};
 
     #[test]
     fn words_are_found_once_across_window_and_line_boundaries() {
+        let phrases = Phrases::new([("outofmemory", ())]);
+        let offsets = |p: Passage<'_>| phrases.find(p).map(|(_, (), f)| f.at).collect::<Vec<_>>();
         let filler = "é padding that says nothing\n".repeat(97);
         let mut squeezed = Squeezed::default();
         let mut found = Vec::new();
         for _ in 0..200 {
-            squeezed.push(&filler, |p| found.extend(p.find("outofmemory").map(|f| f.at)));
+            squeezed.push(&filler, |p| found.extend(offsets(p)));
             for piece in ["out o", "f mem", "ory"] {
-                squeezed.push(piece, |p| found.extend(p.find("outofmemory").map(|f| f.at)));
+                squeezed.push(piece, |p| found.extend(offsets(p)));
             }
         }
         assert!(squeezed.text.len() < 4 * BATCH);
-        squeezed.finish(|p| found.extend(p.find("outofmemory").map(|f| f.at)));
+        squeezed.finish(|p| found.extend(offsets(p)));
         assert_eq!(found.len(), 200);
         assert!(found.is_sorted());
         found.dedup();

@@ -1,10 +1,7 @@
 //! The commands, flags and lines of code of the playbook.
 
 use super::{Remedy, stack::Stack};
-use crate::{
-    parse::Clue,
-    reason::{Analysis, Decoder},
-};
+use crate::{parse::Clue, reason::Analysis};
 
 /// The commands or code that apply `remedy` on `stack`, best first; empty if the sentence is enough.
 pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<String> {
@@ -48,7 +45,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::SmallerMicroBatch, S::DeepSpeed) => {
             vec![format!("\"train_micro_batch_size_per_gpu\": {batch}, \"gradient_accumulation_steps\": {accumulation}")]
         }
-        (R::SmallerMicroBatch, S::Yolo) if analysis.log.clues.has(Clue::Yolo) => {
+        (R::SmallerMicroBatch, S::Yolo) => {
             vec![format!("python train.py --batch-size {batch}"), "yolo detect train batch=-1".to_owned()]
         }
         (R::SmallerMicroBatch, S::Keras) => vec![format!("model.fit(..., batch_size={batch})")],
@@ -100,7 +97,8 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::DropLogits, S::NanoGpt) => one("fitgpt patch . --apply --only drop-stale-logits"),
         (R::DropLogits, _) => one("loss = model(X, Y)[1]"),
         (R::FusedAttention, S::SdWebui) => one("set COMMANDLINE_ARGS=--opt-sdp-attention"),
-        (R::FusedAttention, S::Diffusers | S::ComfyUi) => one("pipe.enable_attention_slicing()"),
+        (R::FusedAttention, S::Diffusers) => one("pipe.enable_attention_slicing()"),
+        (R::FusedAttention, S::ComfyUi) => one("python main.py --use-pytorch-cross-attention"),
         (R::FusedAttention, S::NanoGpt) => one("pip install --upgrade torch"),
         (R::FusedAttention, _) => one("AutoModelForCausalLM.from_pretrained(name, attn_implementation=\"sdpa\")"),
         (R::EvalBatch, S::NanoGpt) => {
@@ -120,7 +118,8 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         ],
         (R::ShardedStateDict, _) => one("accelerate launch --fsdp_state_dict_type SHARDED_STATE_DICT ..."),
         (R::QuantizeWeights, S::Vllm) => one("vllm serve MODEL-AWQ --quantization awq"),
-        (R::QuantizeWeights, S::LlamaCpp | S::Ollama) => one("ollama run MODEL:7b-instruct-q4_K_M"),
+        (R::QuantizeWeights, S::Ollama) => one("ollama run MODEL:7b-instruct-q4_K_M"),
+        (R::QuantizeWeights, S::LlamaCpp) => one("llama-quantize MODEL-F16.gguf MODEL-Q4_K_M.gguf Q4_K_M"),
         (R::QuantizeWeights, _) => {
             one("AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))")
         }
@@ -154,6 +153,8 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::LowVram, S::Diffusers) => one("pipe.enable_sequential_cpu_offload()"),
         (R::LowVram, _) => one("set COMMANDLINE_ARGS=--medvram"),
         (R::TiledVae, S::Diffusers) => one("pipe.vae.enable_tiling()"),
+        (R::CpuOffload, S::ComfyUi) => one("python main.py --novram"),
+        (R::CpuOffload, S::SdWebui) => one("set COMMANDLINE_ARGS=--lowvram"),
         (R::CpuOffload, _) => one("pipe.enable_model_cpu_offload()"),
         (R::FreeTheCard, _) => free_the_card(analysis),
         (R::OneRankPerCard, _) => one("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
@@ -161,6 +162,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::XlaPreallocate, _) => one("XLA_PYTHON_CLIENT_PREALLOCATE=false python main.py"),
         (R::TfMemoryGrowth, _) => one("TF_FORCE_GPU_ALLOW_GROWTH=true python train.py"),
         (R::MpsWatermark, _) => one("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 python main.py"),
+        (R::MoreRam, _) if analysis.log.clues.has(Clue::Windows) => one("systeminfo | findstr Memory"),
         (R::MoreRam, _) => one("free -h; dmesg -T | grep -i 'killed process'"),
         (R::FewerWorkers, S::HfTrainer) => one("--dataloader_num_workers 0"),
         (R::FewerWorkers, S::Yolo) => one("python train.py --workers 0"),
@@ -199,9 +201,13 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
 
 /// Lists the processes on the card and kills the largest other one.
 fn free_the_card(analysis: &Analysis<'_>) -> Vec<String> {
-    let mut lines = vec![
-        "nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv".to_owned(),
-    ];
+    let clues = analysis.log.clues;
+    let list = match () {
+        () if clues.has(Clue::Rocm) => "rocm-smi --showpids",
+        () if clues.has(Clue::Xpu) => "xpu-smi ps",
+        () => "nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv",
+    };
+    let mut lines = vec![list.to_owned()];
     let own = analysis.facts.process.map_or(0, |size| size.bytes);
     let named = analysis.log.message.iter().flat_map(|message| &message.processes);
     let other = named.filter(|(_, size)| size.bytes != own).max_by_key(|(_, size)| size.bytes);
@@ -215,11 +221,8 @@ fn free_the_card(analysis: &Analysis<'_>) -> Vec<String> {
 }
 
 /// The served model, or a placeholder.
-fn served(analysis: &Analysis<'_>) -> String {
-    let model = analysis.log.setup.model().map(|model| model.id.to_owned());
-    model
-        .or_else(|| analysis.decoder.as_ref().map(|_: &Decoder| "MODEL".to_owned()))
-        .unwrap_or_else(|| "MODEL".to_owned())
+fn served(analysis: &Analysis<'_>) -> &'static str {
+    analysis.log.setup.model().map_or("MODEL", |model| model.id)
 }
 
 /// A fraction of the card that fits the free memory.

@@ -6,39 +6,16 @@
 mod commands;
 mod stack;
 
-use serde::Serialize;
-
 use self::stack::Stack;
 use crate::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure},
     diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, MemoryKind, PhaseName},
-    parse::{Clue, Wording},
+    named::named,
+    parse::{Clue, LoggedOptimizer, Wording},
     reason::Analysis,
 };
 
-macro_rules! names {
-    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $id:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-        pub enum $name {
-            $($(#[$item_doc])* #[serde(rename = $id)] $item,)*
-        }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$item),*];
-
-            /// Its name in JSON.
-            pub const fn id(self) -> &'static str {
-                match self {
-                    $(Self::$item => $id,)*
-                }
-            }
-        }
-    };
-}
-
-names! {
+named! {
     /// A remedy.
     Remedy {
         /// A smaller micro-batch with gradient accumulation.
@@ -160,7 +137,7 @@ names! {
     }
 }
 
-names! {
+named! {
     /// A missing fact that would change the diagnosis.
     Question {
         /// Which program it was.
@@ -223,6 +200,9 @@ pub(crate) fn advice(
         Remedy::Lora => clues.has(Clue::Lora),
         Remedy::ZeroOffload => clues.has(Clue::Offloads),
         Remedy::ZeroStage3 => clues.has(Clue::ZeroThree),
+        Remedy::EightBitAdam | Remedy::FusedAdam => {
+            analysis.log.setup.optimizer == Some(LoggedOptimizer::EightBitAdam)
+        }
         _ => false,
     };
     if !list.iter().all(is_done) {
@@ -334,6 +314,9 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
             HostSign::HostAllocator if clues.has(Clue::Windows) => vec![R::PagingFile, R::MoreRam],
             _ if analysis.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
             _ if analysis.phase.name == PhaseName::Prepare => vec![R::StreamData, R::MoreRam],
+            _ if matches!(analysis.domain, Domain::Serving | Domain::Inference) => {
+                vec![R::MoreRam, R::QuantizeWeights, R::SmallerModel]
+            }
             _ => vec![R::MoreRam, R::FewerWorkers, R::StreamData],
         },
         Cause::PagingFile {} => vec![R::PagingFile, R::FewerWorkers],
@@ -447,7 +430,11 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
             }
             _ => vec![R::QuantizeWeights, R::DeviceMap, R::SmallerModel],
         },
-        Cause::Fragmentation { .. } => vec![R::ExpandableSegments, R::SmallerMicroBatch],
+        Cause::Fragmentation { .. } => {
+            let mut list = vec![R::ExpandableSegments];
+            list.extend(pass(analysis, stack).into_iter().take(3));
+            list
+        }
         Cause::CheckpointOnDevice { .. } => vec![R::LoadToCpu],
         Cause::OptimizerTemporaries { .. } => {
             let mut list = vec![R::FusedAdam, R::EightBitAdam, R::ZeroOffload];

@@ -66,7 +66,7 @@ impl<'a> LiveTensors<'a> {
             }
             let bytes = tensor.bytes().align_up(512).get();
             held.bytes += bytes;
-            let name = ShareName::of_tensor(&tensor.name);
+            let name = ShareName::of_tensor(tensor);
             if name.is_stale_logits() {
                 held.stale_logits_bytes += bytes;
             }

@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     family::gpt2,
-    program::{Access, Program, Tensor, TensorClass},
+    program::{Access, Program, Tensor, TensorClass, TensorRole},
     torch::{self, LossForm, TorchOptions, TorchPrecision},
 };
 
@@ -11,7 +11,7 @@ use super::{
     run::TrainingRun,
 };
 use crate::{
-    diagnosis::{self, Domain, FailurePhase, PhaseName, Role, ShareName},
+    diagnosis::{self, Domain, FailurePhase, PhaseName, Role, ShareName, TensorName},
     parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
@@ -41,19 +41,19 @@ impl Candidate {
         let is_text = domain != Domain::OtherTraining && domain != Domain::Serving;
         let is_vocab = |axis: u64| [gpt2::VOCAB, gpt2::PADDED_VOCAB].map(u64::from).contains(&axis);
         let (name, role) = match shape.axes.as_slice() {
-            [.., last] if is_vocab(*last) => ("logits", Role::Logits),
+            [.., last] if is_vocab(*last) => (TensorName::Logits, Role::Logits),
             [_, _, rows, columns] if is_text && rows == columns => {
-                ("attention scores", Role::AttentionScores)
+                (TensorName::AttentionScores, Role::AttentionScores)
             }
-            _ => ("unnamed", Role::Other),
+            _ => (TensorName::Unnamed, Role::Other),
         };
         Self::unexplained(name, role, shape)
     }
 
-    fn unexplained(name: &str, role: Role, shape: &PrintedShape) -> Self {
+    fn unexplained(name: TensorName, role: Role, shape: &PrintedShape) -> Self {
         Self {
             tensor: diagnosis::CandidateTensor {
-                name: name.to_owned(),
+                name,
                 shape: shape.axes.clone(),
                 dtype: shape.dtype.name(),
                 bytes: shape.bytes().unwrap_or(0),
@@ -123,7 +123,7 @@ pub(super) fn rank(list: &mut Vec<Candidate>, phase: FailurePhase) {
             .then(group_of(a).cmp(&group_of(b)))
     });
     // One tensor in several phases is one candidate.
-    let mut seen: Vec<(String, Vec<u64>, &str)> = Vec::new();
+    let mut seen: Vec<(TensorName, Vec<u64>, &str)> = Vec::new();
     list.retain(|candidate| {
         let diagnosis::CandidateTensor { name, shape, dtype, .. } = &candidate.tensor;
         let key = (name.clone(), shape.clone(), *dtype);
@@ -230,8 +230,12 @@ impl Search<'_> {
         let mut account = None;
         let mut is_backward = false;
         for (at, op) in (0..).zip(program.ops()) {
-            is_backward |= matches!(op.name(), "ones_like" | "fused_cross_entropy_backward");
-            for operand in op.operands() {
+            let operands = op.operands();
+            is_backward |= operands.iter().any(|operand| {
+                let role = program.get(operand.tensor).role;
+                operand.access == Access::Writes && role == TensorRole::LossGradient
+            });
+            for operand in operands {
                 let tensor = program.get(operand.tensor);
                 if operand.access != Access::Writes
                     || is_older(tensor)
@@ -262,7 +266,7 @@ impl Search<'_> {
                         TensorClass::Optimizer if is_loaded => PhaseName::Resume,
                         TensorClass::Optimizer => PhaseName::Update,
                         TensorClass::Gradient => PhaseName::TrainBackward,
-                        _ if tensor.name.starts_with("state_dict.") => PhaseName::Resume,
+                        _ if tensor.role == TensorRole::LoadedWeight => PhaseName::Resume,
                         _ => PhaseName::Load,
                     };
                     self.add(tensor, name, None, variant, list);
@@ -295,7 +299,7 @@ impl Search<'_> {
         });
         let candidate = Candidate {
             tensor: diagnosis::CandidateTensor {
-                name: of_any_layer(&tensor.name),
+                name: name_of(tensor),
                 shape: tensor.shape.clone(),
                 dtype: tensor.dtype.name(),
                 bytes: tensor.bytes().get(),
@@ -308,7 +312,7 @@ impl Search<'_> {
             agrees,
             agrees_without_stale,
             is_of_config: variant.is_of_config,
-            is_named: self.names(&tensor.name),
+            is_named: self.names(tensor.role),
             is_printed,
         };
         let same = list
@@ -327,33 +331,34 @@ impl Search<'_> {
     }
 
     /// Whether the failing line of code names the tensor.
-    fn names(&self, tensor: &str) -> bool {
-        let words = [
-            ("exp_avg_sq", "exp_avg_sq."),
-            ("exp_avg", "exp_avg."),
-            ("sqrt", "square root"),
-            ("softmax", "softmax"),
+    fn names(&self, role: TensorRole) -> bool {
+        use TensorRole as R;
+        let words: [(&str, &[R]); 4] = [
+            ("exp_avg_sq", &[R::SecondMoment]),
+            ("exp_avg", &[R::FirstMoment]),
+            ("sqrt", &[R::SecondMomentRoot]),
+            ("softmax", &[R::AttentionSoftmax, R::LogSoftmax]),
         ];
         let found = words.iter().find(|(word, _)| self.code.contains(word));
-        let is_root = tensor.starts_with("square root");
-        found.is_some_and(|(word, name)| tensor.contains(name) && is_root == (*word == "sqrt"))
+        found.is_some_and(|(_, roles)| roles.contains(&role))
     }
 
     /// A shape that the log prints but that no program contains.
     fn unnamed(&self, shape: &PrintedShape) -> Candidate {
         let is_logits = shape.axes.last() == Some(&self.run.model.vocab.into());
         let role = if is_logits { Role::Logits } else { Role::Other };
-        Candidate::unexplained("generated code's own", role, shape)
+        Candidate::unexplained(TensorName::OfGeneratedCode, role, shape)
     }
 
     fn role(&self, tensor: &Tensor) -> Role {
         let channels = u64::from(self.run.model.channels);
-        let is_square = matches!(tensor.shape.as_slice(), [_, _, rows, columns] if rows == columns);
-        match tensor.class {
-            TensorClass::Logits => Role::Logits,
-            TensorClass::Parameter | TensorClass::Gradient | TensorClass::Optimizer => Role::Weight,
-            _ if tensor.name.contains(".weight (") => Role::Weight,
-            _ if is_square && tensor.name.contains("attn") => Role::AttentionScores,
+        match (tensor.class, tensor.role) {
+            (TensorClass::Logits, _) => Role::Logits,
+            (TensorClass::Parameter | TensorClass::Gradient | TensorClass::Optimizer, _)
+            | (_, TensorRole::ParameterCopy) => Role::Weight,
+            (_, TensorRole::AttentionScores | TensorRole::AttentionSoftmax) => {
+                Role::AttentionScores
+            }
             _ if tensor.columns() == 4 * channels => Role::Mlp,
             _ => Role::Other,
         }
@@ -362,7 +367,14 @@ impl Search<'_> {
 
 /// Programs model tensors of earlier passes as if they wrote them.
 fn is_older(tensor: &Tensor) -> bool {
-    ShareName::of_tensor(&tensor.name).is_stale_logits() || tensor.name.starts_with("training ")
+    ShareName::of_tensor(tensor).is_stale_logits() || tensor.role == TensorRole::TrainingVariable
+}
+
+fn name_of(tensor: &Tensor) -> TensorName {
+    match tensor.role {
+        TensorRole::Logits => TensorName::Logits,
+        _ => TensorName::OfProgram(of_any_layer(&tensor.name)),
+    }
 }
 
 /// Removes the moments, which do not exist before the first step.

@@ -3,7 +3,7 @@
 use fitgpt_plan::{published::Published, units::DType};
 
 use crate::{
-    diagnosis::{CandidateTensor, PhaseName, Role},
+    diagnosis::{CandidateTensor, PhaseName, Role, TensorName},
     parse::{Log, PrintedSize, allocator_request},
 };
 
@@ -77,13 +77,13 @@ impl Decoder {
             requested.admits(if is_rounded { allocator_request(bytes) } else { bytes })
         };
         let mut list = Vec::new();
-        let mut add = |name: &str, shape: Vec<u64>, role: Role| {
+        let mut add = |name: TensorName, shape: Vec<u64>, role: Role| {
             for dtype in [DType::Bf16, DType::F32] {
                 let count = shape.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis));
                 let bytes = count.and_then(|count| count.checked_mul(dtype.size()));
                 if let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && prints_alike(*bytes)) {
                     list.push(CandidateTensor {
-                        name: name.to_owned(),
+                        name: name.clone(),
                         shape: shape.clone(),
                         dtype: dtype.name(),
                         bytes,
@@ -95,13 +95,13 @@ impl Decoder {
             }
         };
         for rows in rows(log) {
-            add("logits", vec![rows, self.vocab], Role::Logits);
+            add(TensorName::Logits, vec![rows, self.vocab], Role::Logits);
         }
         for (name, shape) in [
-            ("a weight of the feed-forward layer", vec![self.ffn, self.width]),
-            ("the embedding", vec![self.vocab, self.width]),
-            ("a projection of attention", vec![self.queries, self.width]),
-            ("the projection of keys", vec![self.keys, self.width]),
+            (TensorName::FeedForwardWeight, vec![self.ffn, self.width]),
+            (TensorName::Embedding, vec![self.vocab, self.width]),
+            (TensorName::AttentionProjection, vec![self.queries, self.width]),
+            (TensorName::KeyProjection, vec![self.keys, self.width]),
         ] {
             add(name, shape, Role::Weight);
         }

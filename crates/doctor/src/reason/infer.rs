@@ -3,7 +3,7 @@
 use fitgpt_plan::{family::gpt2, published, units::DType};
 
 use crate::{
-    diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role},
+    diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role, TensorName},
     parse::{Clue, Log, PrintedSize, allocator_request},
 };
 
@@ -71,15 +71,15 @@ pub(super) fn suppose(
                     let oddness = if batch.is_power_of_two() || batch == 12 { 0 } else { 4 };
                     let unlikely = oddness + rank + index as u64 + u64::from(vocab != VOCABS[0]);
                     let shapes = [
-                        ("logits", Role::Logits, vec![batch * seq, vocab], 0),
+                        (TensorName::Logits, Role::Logits, vec![batch * seq, vocab], 0),
                         (
-                            "attention scores",
+                            TensorName::AttentionScores,
                             Role::AttentionScores,
                             vec![batch, heads, seq, seq],
                             10,
                         ),
-                        ("mlp activation", Role::Mlp, vec![batch, seq, 4 * channels], 20),
-                        ("residual stream", Role::Other, vec![batch, seq, channels], 30),
+                        (TensorName::MlpActivation, Role::Mlp, vec![batch, seq, 4 * channels], 20),
+                        (TensorName::ResidualStream, Role::Other, vec![batch, seq, channels], 30),
                     ];
                     for (name, role, shape, kind) in shapes {
                         if kind > 0 && (vocab != VOCABS[0] || !is_gpt2) {
@@ -89,7 +89,7 @@ pub(super) fn suppose(
                             let bytes = shape.iter().product::<u64>() * dtype.size();
                             if prints_alike(bytes) {
                                 let tensor = CandidateTensor {
-                                    name: name.to_owned(),
+                                    name: name.clone(),
                                     shape: shape.clone(),
                                     dtype: dtype.name(),
                                     bytes,
@@ -105,7 +105,7 @@ pub(super) fn suppose(
             }
         }
         let weight = CandidateTensor {
-            name: "wte.weight".to_owned(),
+            name: TensorName::OfProgram("wte.weight".to_owned()),
             shape: vec![VOCABS[0], channels],
             dtype: DType::F32.name(),
             bytes: VOCABS[0] * channels * 4,
@@ -121,7 +121,7 @@ pub(super) fn suppose(
     }
     found.sort_by_key(|(unlikely, _, _)| *unlikely);
     // A tensor that does not depend on the width is the same in every model.
-    let mut seen: Vec<(String, Vec<u64>, &str)> = Vec::new();
+    let mut seen: Vec<(TensorName, Vec<u64>, &str)> = Vec::new();
     found.retain(|(_, tensor, _)| {
         let key = (tensor.name.clone(), tensor.shape.clone(), tensor.dtype);
         let is_new = seen.len() < MOST && !seen.contains(&key);

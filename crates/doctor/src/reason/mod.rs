@@ -33,9 +33,9 @@ use fitgpt_plan::{
 use crate::{
     diagnosis::{
         Account, AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryFacts,
-        PhaseName, Role, ShareName,
+        MemoryKind, PhaseName, Role, ShareName,
     },
-    parse::{Clue, Log, Memory},
+    parse::{Clue, Log},
 };
 
 /// Whether the request may be compared with GPT-2's tensors: only if the log mentions GPT-2. Among
@@ -107,7 +107,7 @@ impl<'a> Analysis<'a> {
                 candidate.tensor.supposing = Some(supposing);
             }
         }
-        let is_card = log.message.as_ref().is_some_and(|m| m.memory == Memory::Gpu);
+        let is_card = log.message.as_ref().is_some_and(|m| m.memory == MemoryKind::GpuMemory);
         let mut supposed = Vec::new();
         if candidates.is_empty() && has_shape && is_card && may_be_gpt2(log, domain) {
             supposed = infer::suppose(log, facts.requested);
@@ -153,7 +153,7 @@ impl<'a> Analysis<'a> {
 
     /// Whether GPU memory ran out.
     pub(crate) fn is_gpu(&self) -> bool {
-        self.log.message.as_ref().is_some_and(|message| message.memory == Memory::Gpu)
+        self.log.message.as_ref().is_some_and(|message| message.memory == MemoryKind::GpuMemory)
     }
 
     /// Whether the log is from training.

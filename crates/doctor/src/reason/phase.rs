@@ -2,8 +2,8 @@
 
 use super::{candidates::Candidate, run::TrainingRun};
 use crate::{
-    diagnosis::{Certainty, Domain, FailurePhase, PhaseName},
-    parse::{Clue, Frame, Log, Memory, Wording},
+    diagnosis::{Certainty, Domain, FailurePhase, MemoryKind, PhaseName},
+    parse::{Clue, Frame, Log, Wording},
 };
 
 /// What the script's last line indicates.
@@ -325,7 +325,8 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
         // A traceback of these programs without a sign of loading is that of an image.
         let draws = clues.any(&[Clue::ComfyUi, Clue::SdWebui, Clue::Diffusion]);
         let is_traced = !log.frames.is_empty();
-        let serves = clues.has(Clue::Serves) || draws && is_traced && message.memory == Memory::Gpu;
+        let serves = clues.has(Clue::Serves)
+            || draws && is_traced && message.memory == MemoryKind::GpuMemory;
         return if serves { likely(PhaseName::Serve) } else { None };
     }
     if clues.has(Clue::Loading) && domain == Domain::Inference {

@@ -102,7 +102,9 @@ impl TrainingRun {
         if !is_countable(&config, &model) || (given.is_none() && is_refuted(log, &config, &model)) {
             return Ok(None);
         }
-        let may_be_unfused = progress.slow_attention
+        let is_old = log.setup.torch.is_some_and(|[major, _]| major < 2);
+        let may_be_unfused = is_old
+            || progress.slow_attention
             || log.message.as_ref().is_some_and(|m| m.wording == Wording::Torch1);
         let options = options(log, &config, gpu);
         let source = match given {

@@ -7,7 +7,7 @@
 use super::Analysis;
 use crate::{
     diagnosis::{AccountShare, PhaseName, ShareName},
-    parse::{Clue, Optimizer},
+    parse::{Clue, LoggedOptimizer},
     reason::Decoder,
 };
 
@@ -37,7 +37,7 @@ fn share(name: ShareName, bytes: u64) -> AccountShare {
 fn full(
     analysis: &Analysis<'_>,
     decoder: &Decoder,
-    optimizer: Optimizer,
+    optimizer: LoggedOptimizer,
 ) -> Vec<Vec<AccountShare>> {
     let clues = analysis.log.clues;
     let world = analysis.log.world();
@@ -53,10 +53,10 @@ fn full(
         () => [1, 1, 1],
     };
     let moments = match optimizer {
-        Optimizer::Adam => 2,
-        Optimizer::EightBitAdam | Optimizer::Adafactor | Optimizer::Sgd => 0,
+        LoggedOptimizer::Adam => 2,
+        LoggedOptimizer::EightBitAdam | LoggedOptimizer::Adafactor | LoggedOptimizer::Sgd => 0,
     };
-    let small_state = if optimizer == Optimizer::EightBitAdam { 2 } else { 0 };
+    let small_state = if optimizer == LoggedOptimizer::EightBitAdam { 2 } else { 0 };
     // Bytes per element of the weights; moments have the dtype of the weights, unless an engine
     // keeps float32 master weights.
     let dtypes: &[u64] = if clues.has(Clue::HalfWeights) { &[2] } else { &[4, 2] };

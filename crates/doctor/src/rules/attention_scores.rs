@@ -11,7 +11,7 @@
 //! PyTorch 2's fused attention, which never stores them (nanoGPT uses it if available); a smaller
 //! micro-batch; or a smaller `block_size`, which changes the training.
 
-use super::{Answer, asked_for, named_by_line};
+use super::{RuleMatch, asked_for, named_by_line};
 use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
 /// Code that computes unfused scores, without white space.
@@ -34,7 +34,7 @@ const LINES: [&str; 16] = [
     "einsum('bid,bjd",
 ];
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let of = |asked| Cause::AttentionScores { asked };
     asked_for(analysis, Role::AttentionScores, of).or_else(|| named_by_line(analysis, &LINES, of))
 }

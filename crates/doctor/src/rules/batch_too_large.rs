@@ -12,20 +12,20 @@
 //! A smaller micro-batch with gradient accumulation, shorter sequences or smaller images, gradient
 //! checkpointing, half precision. A memory snapshot shows which tensors fill the card.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, Domain, PhaseName},
-    parse::{Clue, Memory, Wording},
+    diagnosis::{Certainty, Domain, MemoryKind, PhaseName},
+    parse::{Clue, Wording},
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref()?;
     let (facts, setup) = (&analysis.facts, &analysis.log.setup);
     // A bare "OOM" counts only if the log shows what the program does, or if a card is mentioned.
-    let is_prose = message.wording == Wording::Word && message.memory != Memory::Host;
-    let names_card = message.memory == Memory::Gpu || analysis.log.clues.has(Clue::Card);
+    let is_prose = message.wording == Wording::Word && message.memory != MemoryKind::HostMemory;
+    let names_card = message.memory == MemoryKind::GpuMemory || analysis.log.clues.has(Clue::Card);
     let computes =
         analysis.trains() || matches!(analysis.domain, Domain::Inference | Domain::Serving);
     let is_described = is_prose && (computes || names_card);
@@ -62,5 +62,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let is_likely =
         !is_prose && ((is_full && (is_pass || is_known)) || is_shown || (is_pass && is_known));
     let certainty = if is_likely { Certainty::Likely } else { Certainty::Unknown };
-    Some(Answer { certainty, is_cause: true, cause })
+    Some(RuleMatch { certainty, is_cause: true, cause })
 }

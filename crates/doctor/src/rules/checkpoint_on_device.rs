@@ -12,14 +12,14 @@
 //! `map_location='cpu'`, and `del state_dict, checkpoint` after both have been used. Neither changes
 //! the training.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName},
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !analysis.is_gpu() {
         return None;
     }
@@ -41,5 +41,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         (false, false) => Certainty::Likely,
     };
     let cause = Cause::CheckpointOnDevice { while_loading, second_copy_bytes };
-    Some(Answer { certainty, is_cause: while_loading || would_fit || is_guess, cause })
+    Some(RuleMatch { certainty, is_cause: while_loading || would_fit || is_guess, cause })
 }

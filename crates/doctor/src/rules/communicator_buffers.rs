@@ -11,7 +11,7 @@
 //! Leave memory free for the first collective: a smaller batch, `gradient_as_bucket_view=True`, or
 //! sharding (FSDP, ZeRO) instead of replicas. Check that two ranks do not share one card.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
@@ -28,7 +28,7 @@ const CALLS: [&str; 5] = [
     "_sync_params_and_buffers",
 ];
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
     let is_nccl = analysis.log.clues.has(Clue::Nccl) && message.wording == Wording::NoNumbers;
     if !is_nccl && !trace::holds(analysis.log, &CALLS) {
@@ -36,5 +36,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     }
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::CommunicatorBuffers { requested_bytes };
-    Some(Answer { certainty: Certainty::Likely, is_cause: true, cause })
+    Some(RuleMatch { certainty: Certainty::Likely, is_cause: true, cause })
 }

@@ -12,15 +12,15 @@
 //! `docker run --shm-size=8g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory`
 //! at `/dev/shm`; or `num_workers=0`.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let certainty = match analysis.log.message.as_ref()?.wording {
         Wording::DevShm => Certainty::Certain,
         // A full `/dev/shm` is the usual reason, not the only one.
         Wording::BusError => Certainty::Likely,
         _ => return None,
     };
-    Some(Answer { certainty, is_cause: true, cause: Cause::DevShm {} })
+    Some(RuleMatch { certainty, is_cause: true, cause: Cause::DevShm {} })
 }

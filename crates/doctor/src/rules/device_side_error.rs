@@ -12,7 +12,7 @@
 //! `CUDA_LAUNCH_BLOCKING=1`, or running one batch on the CPU, distinguishes the two. If all ids are
 //! in range, treat it as a full card.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
@@ -20,9 +20,9 @@ use crate::{
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     analysis.log.message.as_ref().filter(|message| message.wording == Wording::Cublas)?;
     let is_shown = analysis.log.clues.has(Clue::DeviceAssert);
     let certainty = if is_shown { Certainty::Certain } else { Certainty::Unknown };
-    Some(Answer { certainty, is_cause: true, cause: Cause::DeviceSideError { is_shown } })
+    Some(RuleMatch { certainty, is_cause: true, cause: Cause::DeviceSideError { is_shown } })
 }

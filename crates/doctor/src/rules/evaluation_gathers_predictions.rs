@@ -13,7 +13,7 @@
 //! `preprocess_logits_for_metrics` can reduce them to the argmax; `prediction_loss_only=True` keeps
 //! none.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
@@ -33,9 +33,9 @@ const LINES: [&str; 9] = [
     "nested_gather(",
 ];
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let line = trace::line_with(analysis.log, &LINES).filter(|_| analysis.is_gpu())?;
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::EvaluationGathersPredictions { requested_bytes, line };
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    Some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

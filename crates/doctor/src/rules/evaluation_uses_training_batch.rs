@@ -14,14 +14,14 @@
 
 use fitgpt_plan::torch::{TorchOptions, TorchPhase};
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::PhaseName,
     reason::{Analysis, peak_bytes},
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let run = analysis.run.as_ref()?;
     let options = run.options;
     let is_shared = options.eval_batch == options.batch && options.batch > 1;
@@ -41,5 +41,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         peak_with_one_sequence_bytes: single,
     };
     let fits_alone = analysis.usable_bytes().is_some_and(|usable| single <= usable);
-    Some(Answer { certainty: analysis.phase.certainty, is_cause: fits_alone, cause })
+    Some(RuleMatch { certainty: analysis.phase.certainty, is_cause: fits_alone, cause })
 }

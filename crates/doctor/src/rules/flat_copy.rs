@@ -12,7 +12,7 @@
 //! More cards, ZeRO stage 3, or the optimizer on the host (`offload_optimizer`). A smaller batch
 //! does not help.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain},
@@ -32,7 +32,7 @@ const CALLS: [&str; 8] = [
     "flat_param",
 ];
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !analysis.is_gpu() {
         return None;
     }
@@ -40,7 +40,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let of = |elements: Option<u64>, certainty| {
         let model = analysis.decoder.as_ref().map(|decoder| decoder.name.clone());
         let cause = Cause::FlatCopy { requested_bytes: Some(requested.bytes), elements, model };
-        Some(Answer { certainty, is_cause: true, cause })
+        Some(RuleMatch { certainty, is_cause: true, cause })
     };
     let is_large = requested.bytes >= 256 << 20;
     if trace::holds(analysis.log, &CALLS) && is_large {

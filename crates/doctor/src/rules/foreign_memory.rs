@@ -15,11 +15,11 @@
 //! the run does not fit an empty card either. If their memory is only inferred, they are not blamed
 //! if PyTorch itself had reserved more than that without using it.
 
-use super::{Answer, LAST_PAGES, is_full};
+use super::{LAST_PAGES, RuleMatch, is_full};
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
-    parse::{Process, Wording},
+    parse::{CardProcess, Wording},
     reason::{Analysis, trace},
 };
 
@@ -28,7 +28,7 @@ const NEGLIGIBLE: u64 = 256 << 20;
 /// Below this fraction of the card (1/n), other processes are not the reason.
 const MATTERS: u64 = 5;
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !analysis.is_gpu() {
         return None;
     }
@@ -47,7 +47,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let is_bare = matches!(message.wording, Wording::NoNumbers) && is_start;
     let is_tiny = analysis.log.setup.xla_total.is_some_and(|size| size.bytes < 512 << 20);
     if is_bare || is_tiny {
-        return Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(None) });
+        return Some(RuleMatch {
+            certainty: Certainty::Likely,
+            is_cause: true,
+            cause: cause(None),
+        });
     }
     let foreign = facts.foreign.filter(|size| size.bytes >= NEGLIGIBLE)?;
     let (free, requested) = (facts.free?, facts.requested?);
@@ -67,16 +71,16 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         || facts.total.is_some_and(|total| foreign.bytes >= total.bytes / MATTERS);
     let is_cause = was_short && would_hold && is_most && matters && fits_alone != Some(false);
     let certainty = if is_certain { Certainty::Certain } else { Certainty::Likely };
-    Some(Answer { certainty, is_cause, cause: cause(Some(foreign.bytes)) })
+    Some(RuleMatch { certainty, is_cause, cause: cause(Some(foreign.bytes)) })
 }
 
 /// The other processes on the card, largest first.
-fn processes(analysis: &Analysis<'_>) -> Vec<Process> {
+fn processes(analysis: &Analysis<'_>) -> Vec<CardProcess> {
     let own = analysis.facts.process.map_or(0, |size| size.bytes);
     let named = analysis.log.message.iter().flat_map(|message| &message.processes);
-    let named = named.map(|(pid, size)| Process { pid: *pid, name: None, bytes: size.bytes });
+    let named = named.map(|(pid, size)| CardProcess { pid: *pid, name: None, bytes: size.bytes });
     let listed = analysis.log.setup.smi_processes.iter().cloned();
-    let mut all: Vec<Process> =
+    let mut all: Vec<CardProcess> =
         named.chain(listed).filter(|process| process.bytes != own).collect();
     all.sort_by_key(|process| std::cmp::Reverse(process.bytes));
     all.truncate(8);

@@ -11,13 +11,13 @@
 //! `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, set before the process starts. PyTorch prints
 //! this hint in every message, but it can help only in the case that this rule detects.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
 /// Below this fraction of the card (1/n), unused blocks are ordinary rounding waste.
 const MATTERS: u64 = 10;
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let facts = &analysis.facts;
     let requested = facts.requested?;
     let unallocated = match (facts.unallocated, facts.reserved, facts.allocated) {
@@ -33,7 +33,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
             largest_piece_bytes: Some(largest),
         };
         let is_cause = unallocated.bytes >= requested.bytes && largest < requested.bytes;
-        return is_cause.then_some(Answer { certainty: Certainty::Certain, is_cause, cause });
+        return is_cause.then_some(RuleMatch { certainty: Certainty::Certain, is_cause, cause });
     }
     let cause = Cause::Fragmentation {
         unallocated_bytes: unallocated.bytes,
@@ -44,5 +44,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let matters = facts.total.is_some_and(|total| unallocated.bytes >= total.bytes / MATTERS);
     // A request of the minimum size fits any block: if even that failed, the card was full.
     let is_cause = analysis.has_shape();
-    (is_enough && matters).then_some(Answer { certainty: Certainty::Likely, is_cause, cause })
+    (is_enough && matters).then_some(RuleMatch { certainty: Certainty::Likely, is_cause, cause })
 }

@@ -12,10 +12,10 @@
 //! ## What helps
 //! Look for a limit and for other processes on the card. A smaller batch does not fix the cause.
 
-use super::{Answer, LAST_PAGES, is_full};
+use super::{LAST_PAGES, RuleMatch, is_full};
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let (free, requested) = (analysis.facts.free?, analysis.facts.requested?);
     let cause = Cause::FreeExceedsRequest {
         free_bytes: free.bytes,
@@ -25,5 +25,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     // Leave a margin for the alignment of large segments.
     let margin = LAST_PAGES.max(requested.bytes / 50);
     let is_more = !is_full(&analysis.facts) && free.low > requested.high.saturating_add(margin);
-    is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    is_more.then_some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

@@ -11,16 +11,16 @@
 //! `FullStateDictConfig(offload_to_cpu=True, rank0_only=True)`, or sharded checkpoints
 //! (`SHARDED_STATE_DICT`), which gather nothing.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, PhaseName},
-    parse::{Clue, Memory},
+    diagnosis::{Certainty, MemoryKind, PhaseName},
+    parse::Clue,
     reason::{Analysis, trace},
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    let message = analysis.log.message.as_ref().filter(|m| m.memory != Memory::Host)?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
+    let message = analysis.log.message.as_ref().filter(|m| m.memory != MemoryKind::HostMemory)?;
     if analysis.phase.name != PhaseName::Save {
         return None;
     }
@@ -33,7 +33,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::GatherOnSave { requested_bytes };
     // A user's "OOM" may also mean host memory.
-    let is_shown = message.memory == Memory::Gpu;
+    let is_shown = message.memory == MemoryKind::GpuMemory;
     let certainty = if is_shown { analysis.phase.certainty } else { Certainty::Unknown };
-    Some(Answer { certainty, is_cause: true, cause })
+    Some(RuleMatch { certainty, is_cause: true, cause })
 }

@@ -13,7 +13,7 @@
 //! Leave memory free for the first call. `compile = False` avoids this peak, but after the first
 //! step eager mode needs more memory, because it keeps the float32 intermediates of the loss.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName},
@@ -21,9 +21,9 @@ use crate::{
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let while_compiling = analysis.phase.name == PhaseName::Compile;
-    let wrapped = analysis.log.has_compiler_error;
+    let wrapped = analysis.log.clues.has(Clue::CompilerError);
     // `TensorRT` reports its own allocations, which are the cause.
     let is_engine = analysis.log.clues.has(Clue::BuildsEngine);
     if !analysis.is_gpu() || is_engine || (!while_compiling && !wrapped) {
@@ -32,5 +32,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::HiddenByCompiler { while_compiling, wrapped, requested_bytes };
     let certainty = if while_compiling { analysis.phase.certainty } else { Certainty::Likely };
-    Some(Answer { certainty, is_cause: while_compiling, cause })
+    Some(RuleMatch { certainty, is_cause: while_compiling, cause })
 }

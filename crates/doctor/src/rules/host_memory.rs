@@ -15,17 +15,18 @@
 //! Look for the process in the kernel log. Stream the data, use fewer data loader workers, raise the
 //! container's limit. The batch size on the card does not change it.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::{Cause, HostSign},
-    diagnosis::Certainty,
-    parse::{Memory, Wording},
+    diagnosis::{Certainty, MemoryKind},
+    parse::{Clue, Wording},
     reason::{Analysis, trace},
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    let message = analysis.log.message.as_ref().filter(|m| m.memory == Memory::Host)?;
-    let in_loader = trace::holds(analysis.log, &["dataloader.py", "_error_if_any_worker_fails"]);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
+    let message = analysis.log.message.as_ref().filter(|m| m.memory == MemoryKind::HostMemory)?;
+    let in_loader = analysis.log.clues.has(Clue::LoaderWorker)
+        || trace::holds(analysis.log, &["dataloader.py", "_error_if_any_worker_fails"]);
     let (sign, certainty) = match message.wording {
         Wording::PagingFile | Wording::DevShm | Wording::BusError => return None,
         Wording::PageLocked => (HostSign::PageLocked, Certainty::Certain),
@@ -44,5 +45,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let certainty = if held_bytes.is_some() { Certainty::Certain } else { certainty };
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::HostMemory { sign, requested_bytes, held_bytes };
-    Some(Answer { certainty, is_cause: true, cause })
+    Some(RuleMatch { certainty, is_cause: true, cause })
 }

@@ -12,10 +12,10 @@
 //! 8 heads for 512 channels, 7 for 448, or a width that is a multiple of the number of heads.
 //! `fitgpt` knows the three keys above.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let cause = match (&analysis.config_error, &analysis.log.progress.refused) {
         (Some(error), _) => Cause::InvalidConfig {
             problem: Some(error.kind().to_owned()),
@@ -27,5 +27,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         }
         (None, None) => return None,
     };
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    Some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

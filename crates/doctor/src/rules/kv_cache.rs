@@ -12,7 +12,7 @@
 //! A shorter context (`--max-model-len`, `-c`, `num_ctx`), fewer concurrent sequences, an 8-bit
 //! cache, or 4-bit weights, which leave more memory for the cache.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain},
@@ -33,7 +33,7 @@ const LINES: [&str; 9] = [
     "exllamav2cache(",
 ];
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
     let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = Cause::KvCache {
@@ -41,7 +41,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         available_bytes: bytes(message.available),
         tokens: message.tokens,
     };
-    let of = |certainty| Some(Answer { certainty, is_cause: true, cause: cause.clone() });
+    let of = |certainty| Some(RuleMatch { certainty, is_cause: true, cause: cause.clone() });
     if message.wording == Wording::Server {
         // A message with the free memory is about the reservation.
         return if message.free.is_some() { None } else { of(Certainty::Certain) };

@@ -13,7 +13,7 @@
 //! Computing the loss in chunks of rows, a smaller micro-batch with more accumulation (the same
 //! training), and a smaller batch for evaluations.
 
-use super::{Answer, asked_for, named_by_line};
+use super::{RuleMatch, asked_for, named_by_line};
 use crate::{
     cause::{Cause, RequestedTensor},
     diagnosis::{Certainty, Domain, Role},
@@ -22,13 +22,16 @@ use crate::{
 };
 
 /// Code that allocates or copies logits, without white space.
-const LINES: [&str; 16] = [
+const LINES: [&str; 19] = [
     "lm_head(",
     "lm_logits",
     "shift_logits",
     "logits.float()",
     "logits.log_softmax(",
-    "log_softmax(logits",
+    "softmax(logits", // also `log_softmax`
+    "logits.softmax(",
+    "logsumexp(logits",
+    "entropy_from_logits(",
     "selective_log_softmax(",
     "logprobs_from_logits(",
     "logits=logits",
@@ -41,11 +44,16 @@ const LINES: [&str; 16] = [
     "vocab_parallel_logits",
 ];
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let of = |asked| Cause::LogitsAtThePeak { asked };
-    // A classifier's logits are small; a decoder's are as wide as its vocabulary.
+    // A classifier's logits are small, unless it classifies every pixel; a decoder's are as wide as
+    // its vocabulary.
+    let clues = analysis.log.clues;
+    let is_large = analysis.facts.requested.is_some_and(|size| size.bytes >= 1 << 30);
+    let is_of_pixels = clues.any(&[Clue::Vision, Clue::Diffusion, Clue::Audio, Clue::Science]);
     let is_decoder = matches!(analysis.domain, Domain::NanoGpt | Domain::DecoderTraining)
-        || analysis.log.clues.any(&[Clue::Decoder, Clue::Gpt2]);
+        || clues.any(&[Clue::Decoder, Clue::Gpt2])
+        || is_large && !is_of_pixels;
     let by_line = || named_by_line(analysis, &LINES, of).filter(|_| is_decoder);
     asked_for(analysis, Role::Logits, of)
         .or_else(by_line)
@@ -53,7 +61,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
 }
 
 /// The named decoder's logits, with the batch and length in the log.
-fn by_size(analysis: &Analysis<'_>) -> Option<Answer> {
+fn by_size(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let tensors = analysis.decoder_tensors();
     let tensor = tensors.first().filter(|tensor| tensor.role == Role::Logits)?;
     let setup = &analysis.log.setup;
@@ -67,5 +75,5 @@ fn by_size(analysis: &Analysis<'_>) -> Option<Answer> {
         ..RequestedTensor::default()
     };
     let certainty = if is_exact { Certainty::Likely } else { Certainty::Unknown };
-    Some(Answer { certainty, is_cause: true, cause: Cause::LogitsAtThePeak { asked } })
+    Some(RuleMatch { certainty, is_cause: true, cause: Cause::LogitsAtThePeak { asked } })
 }

@@ -14,17 +14,17 @@
 //! outputs. Run evaluations under `torch.inference_mode()`. A memory snapshot shows which lines
 //! allocated what is still alive.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::{Cause, GrowthSign},
-    diagnosis::{Certainty, Domain},
-    parse::{Clue, Memory},
+    diagnosis::{Certainty, Domain, MemoryKind},
+    parse::Clue,
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref()?;
-    if !matches!(message.memory, Memory::Gpu | Memory::Unknown) {
+    if !matches!(message.memory, MemoryKind::GpuMemory | MemoryKind::Unknown) {
         return None;
     }
     let (clues, setup) = (analysis.log.clues, &analysis.log.setup);
@@ -41,5 +41,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     } else {
         return None;
     };
-    Some(Answer { certainty, is_cause: true, cause: Cause::MemoryGrows { sign } })
+    Some(RuleMatch { certainty, is_cause: true, cause: Cause::MemoryGrows { sign } })
 }

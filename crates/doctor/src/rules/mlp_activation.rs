@@ -12,9 +12,9 @@
 //! A smaller micro-batch with more accumulation, or recomputing blocks in the backward pass, which
 //! adds about a third to the compute of a step.
 
-use super::{Answer, asked_for};
+use super::{RuleMatch, asked_for};
 use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     asked_for(analysis, Role::Mlp, |asked| Cause::MlpActivation { asked })
 }

@@ -55,7 +55,7 @@ pub(crate) struct Rule {
     pub(crate) source: &'static str,
     /// The page in Chinese, Japanese and German; `None` shows English.
     pub(crate) translated: Option<[&'static str; 3]>,
-    check: fn(&Analysis<'_>) -> Option<Answer>,
+    check: fn(&Analysis<'_>) -> Option<RuleMatch>,
     settles: Settles,
 }
 
@@ -82,7 +82,7 @@ fn is_full(facts: &MemoryFacts) -> bool {
 }
 
 /// The result of a rule that applies.
-struct Answer {
+struct RuleMatch {
     certainty: Certainty,
     is_cause: bool,
     cause: Cause,
@@ -161,7 +161,9 @@ pub(crate) fn findings(analysis: &Analysis<'_>) -> Vec<Finding> {
         if rule.settles == Settles::Last && (is_settled || list.iter().any(is_likely)) {
             continue;
         }
-        let Some(Answer { certainty, is_cause, cause }) = (rule.check)(analysis) else { continue };
+        let Some(RuleMatch { certainty, is_cause, cause }) = (rule.check)(analysis) else {
+            continue;
+        };
         let is_cause = is_cause && !is_settled;
         let settles = match rule.settles {
             Settles::No | Settles::Last => false,
@@ -186,7 +188,7 @@ fn asked_for(
     analysis: &Analysis<'_>,
     role: Role,
     cause: fn(RequestedTensor) -> Cause,
-) -> Option<Answer> {
+) -> Option<RuleMatch> {
     let Some((candidate, is_best)) = analysis.best_of(role) else {
         return supposed_for(analysis, role, cause);
     };
@@ -197,7 +199,7 @@ fn asked_for(
         _ => Certainty::Unknown,
     };
     let cause = cause(asked(analysis, &candidate.tensor));
-    Some(Answer { certainty, is_cause: is_best, cause })
+    Some(RuleMatch { certainty, is_cause: is_best, cause })
 }
 
 /// Without a config: a tensor of an assumed run.
@@ -205,13 +207,13 @@ fn supposed_for(
     analysis: &Analysis<'_>,
     role: Role,
     cause: fn(RequestedTensor) -> Cause,
-) -> Option<Answer> {
+) -> Option<RuleMatch> {
     let (tensor, _) = analysis.supposed.first().filter(|(tensor, _)| tensor.role == role)?;
     if analysis.run.is_some() || role == Role::Other {
         return None; // `no-match` reports a config that does not match
     }
     let cause = cause(asked(analysis, tensor));
-    Some(Answer { certainty: Certainty::Unknown, is_cause: true, cause })
+    Some(RuleMatch { certainty: Certainty::Unknown, is_cause: true, cause })
 }
 
 /// The failing line of code shows what it allocates.
@@ -219,12 +221,12 @@ fn named_by_line(
     analysis: &Analysis<'_>,
     lines: &[&str],
     cause: fn(RequestedTensor) -> Cause,
-) -> Option<Answer> {
+) -> Option<RuleMatch> {
     let line = trace::line_with(analysis.log, lines)
         .filter(|_| analysis.is_gpu() && analysis.run.is_none())?;
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let asked = RequestedTensor { line: Some(line), requested_bytes, ..RequestedTensor::default() };
-    Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(asked) })
+    Some(RuleMatch { certainty: Certainty::Likely, is_cause: true, cause: cause(asked) })
 }
 
 fn asked(analysis: &Analysis<'_>, tensor: &CandidateTensor) -> RequestedTensor {

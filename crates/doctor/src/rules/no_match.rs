@@ -10,14 +10,14 @@
 //! ## What helps
 //! Pass the config that was actually used, with the overrides of the command line.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::{Cause, RequestedTensor},
     diagnosis::{Certainty, Domain},
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !analysis.is_gpu() {
         return None;
     }
@@ -44,5 +44,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         planned_bytes: analysis.refuted_bytes,
         allocated_bytes: analysis.facts.allocated.map(|size| size.bytes),
     };
-    Some(Answer { certainty: Certainty::Certain, is_cause: false, cause })
+    Some(RuleMatch { certainty: Certainty::Certain, is_cause: false, cause })
 }

@@ -10,13 +10,13 @@
 //! ## What helps
 //! Look at what fills the card, not at the last request.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref().filter(|m| m.is_rounded())?;
     let requested = message.requested?;
     let is_least = requested.admits(2 << 20) || requested.admits(20 << 20);
     let cause = Cause::NoShapeInRequest { requested_bytes: requested.bytes };
-    is_least.then_some(Answer { certainty: Certainty::Certain, is_cause: false, cause })
+    is_least.then_some(RuleMatch { certainty: Certainty::Certain, is_cause: false, cause })
 }

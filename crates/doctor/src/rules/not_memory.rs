@@ -14,7 +14,7 @@
 //! batch sizes does not help, except against a watchdog, which needs shorter kernels. `num_workers=0`
 //! shows where a worker crashes.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::{Cause, OtherFailure},
     diagnosis::Certainty,
@@ -22,7 +22,7 @@ use crate::{
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let clues = analysis.log.clues;
     let failure = if clues.has(Clue::DeviceAssert) {
         OtherFailure::DeviceAssert
@@ -42,5 +42,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         Some(Wording::Word) => Certainty::Likely,
         Some(_) => return None,
     };
-    Some(Answer { certainty, is_cause: true, cause })
+    Some(RuleMatch { certainty, is_cause: true, cause })
 }

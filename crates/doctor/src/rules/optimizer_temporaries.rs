@@ -13,14 +13,14 @@
 //! `fused=True`, which needs no such temporaries, and `del logits` before the step. Neither changes
 //! the training.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::PhaseName,
     reason::{Analysis, trace},
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !analysis.is_gpu() || analysis.phase.name != PhaseName::Update {
         return None;
     }
@@ -36,5 +36,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         moments_bytes: count.map(|count| 8 * count),
         list_bytes: matrices.map(|bytes| if uses_lists { bytes } else { 0 }),
     };
-    Some(Answer { certainty: analysis.phase.certainty, is_cause: true, cause })
+    Some(RuleMatch { certainty: analysis.phase.certainty, is_cause: true, cause })
 }

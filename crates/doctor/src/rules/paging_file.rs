@@ -12,10 +12,10 @@
 //! A larger or system-managed paging file on a drive with free space, then a restart; or fewer data
 //! loader workers.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     analysis.log.message.as_ref().filter(|message| message.wording == Wording::PagingFile)?;
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause: Cause::PagingFile {} })
+    Some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause: Cause::PagingFile {} })
 }

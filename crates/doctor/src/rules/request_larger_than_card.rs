@@ -11,13 +11,13 @@
 //! Freeing memory does not help: the tensor itself must become smaller, with a smaller micro-batch,
 //! fused attention or a chunked loss.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
 /// More than any card has; such a request comes from wrong numbers in a shape.
 const NO_CARD_HAS: u64 = 1 << 40;
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let requested = analysis.facts.requested.filter(|_| analysis.is_gpu())?;
     let total = analysis.facts.total;
     let limit = total.map_or(NO_CARD_HAS, |total| total.high);
@@ -25,7 +25,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         requested_bytes: requested.bytes,
         total_bytes: total.map(|total| total.bytes),
     };
-    (requested.low > limit).then_some(Answer {
+    (requested.low > limit).then_some(RuleMatch {
         certainty: Certainty::Certain,
         is_cause: true,
         cause,

@@ -13,7 +13,7 @@
 //! A fraction that fits the free memory (`--gpu-memory-utilization 0.8`), no CUDA graphs
 //! (`--enforce-eager`), or an empty card. For JAX, `XLA_PYTHON_CLIENT_PREALLOCATE=false`.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::{Cause, Reservation},
     diagnosis::Certainty,
@@ -24,7 +24,7 @@ use crate::{
 /// A fraction of the card that leaves too little for the rest, in thousandths.
 const TOO_HIGH: u64 = 940;
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
     let (log, facts) = (analysis.log, &analysis.facts);
     let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
@@ -35,7 +35,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
             free_bytes: bytes(facts.free),
             share_thousandths: log.setup.utilization_thousandths,
         };
-        Some(Answer { certainty, is_cause: true, cause })
+        Some(RuleMatch { certainty, is_cause: true, cause })
     };
     if message.wording == Wording::Server && message.free.is_some() {
         return of(Reservation::Share, Certainty::Certain);

@@ -13,14 +13,18 @@
 //! Smaller tiles or fewer stages in that kernel, another version of Triton or PyTorch, or running
 //! without `torch.compile`. A smaller batch does not help.
 
-use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Memory, reason::Analysis};
+use super::RuleMatch;
+use crate::{
+    cause::Cause,
+    diagnosis::{Certainty, MemoryKind},
+    reason::Analysis,
+};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    let message = analysis.log.message.as_ref().filter(|m| m.memory == Memory::Shared)?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
+    let message = analysis.log.message.as_ref().filter(|m| m.memory == MemoryKind::SharedMemory)?;
     let cause = Cause::SharedMemory {
         required_bytes: message.shared.map(|[required, _]| required),
         limit_bytes: message.shared.map(|[_, limit]| limit),
     };
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    Some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

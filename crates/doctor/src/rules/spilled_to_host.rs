@@ -11,12 +11,12 @@
 //! Make the pass smaller. To get the error at once instead of a slow run, set
 //! `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback` in the NVIDIA Control Panel.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let (allocated, total) = (analysis.facts.allocated?, analysis.facts.total?);
     let cause = Cause::SpilledToHost { allocated_bytes: allocated.bytes, total_bytes: total.bytes };
     let is_more = analysis.is_gpu() && allocated.low > total.high.saturating_add(total.high / 100);
-    is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    is_more.then_some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

@@ -15,14 +15,14 @@
 //! `loss = model(X, Y)[1]`, or `del logits` after the loss is computed, in `estimate_loss` and in
 //! the training loop. The training stays the same.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName, Role},
     reason::{Analysis, Candidate},
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let allocated = analysis.facts.allocated?;
     let is_here = |c: &&Candidate| {
         analysis.phase.name == PhaseName::Unknown || c.tensor.phase == analysis.phase.name
@@ -46,5 +46,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         parts: held.parts.clone(),
         would_have_fitted_without: would_fit,
     };
-    Some(Answer { certainty: Certainty::Likely, is_cause: would_fit, cause })
+    Some(RuleMatch { certainty: Certainty::Likely, is_cause: would_fit, cause })
 }

@@ -14,7 +14,7 @@
 
 use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
@@ -22,7 +22,7 @@ use crate::{
     reason::{Analysis, ConfigOrigin},
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !analysis.is_gpu() {
         return None;
     }
@@ -40,12 +40,12 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let certainty =
         if run.source == ConfigOrigin::Given { Certainty::Certain } else { Certainty::Likely };
     let is_too_large = run.static_bytes() + copies + CUDA_CONTEXT_BYTES[0].get() > total.high;
-    is_too_large.then_some(Answer { certainty, is_cause: true, cause })
+    is_too_large.then_some(RuleMatch { certainty, is_cause: true, cause })
 }
 
 /// Full training of a decoder in another stack on one card: usually 16 bytes per parameter, at least
 /// 8. Adapters, quantization and sharding need less.
-fn of_decoder(analysis: &Analysis<'_>) -> Option<Answer> {
+fn of_decoder(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let (decoder, total) = (analysis.decoder.as_ref()?, analysis.facts.total?);
     let keeps_less = [
         Clue::Lora,
@@ -85,5 +85,5 @@ fn of_decoder(analysis: &Analysis<'_>) -> Option<Answer> {
         half_copies_bytes: 0,
         total_bytes: total.bytes,
     };
-    Some(Answer { certainty, is_cause: true, cause })
+    Some(RuleMatch { certainty, is_cause: true, cause })
 }

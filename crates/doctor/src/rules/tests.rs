@@ -271,7 +271,7 @@ fn all_tensors_of_the_requested_size_are_listed() {
     let diagnosis = diagnosis(&full("198.00 MiB"), config);
     let rules: Vec<_> = diagnosis.findings.iter().map(crate::Finding::rule).collect();
     assert!(rules.contains(&"logits-at-the-peak") && rules.contains(&"weight-shaped"), "{rules:?}");
-    assert!(diagnosis.tensors.iter().any(|tensor| tensor.name == "wte.weight"));
+    assert!(diagnosis.tensors.iter().any(|tensor| tensor.name.as_str() == "wte.weight"));
 }
 
 #[test]

@@ -12,10 +12,10 @@
 //! A smaller batch or image, and closing other programs. `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`, set
 //! before Python starts, removes the limit; the machine may then swap or hang.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref()?;
     if !matches!(message.wording, Wording::Mps | Wording::Metal) {
         return None;
@@ -27,5 +27,5 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         limit_bytes: bytes(message.total),
         requested_bytes: bytes(message.requested),
     };
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    Some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

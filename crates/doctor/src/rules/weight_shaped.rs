@@ -13,9 +13,9 @@
 //! It depends on the phase: see `static-state-too-large`, `checkpoint-on-device` and
 //! `optimizer-temporaries`. If none of these applies, something else filled the card.
 
-use super::{Answer, asked_for};
+use super::{RuleMatch, asked_for};
 use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     asked_for(analysis, Role::Weight, |asked| Cause::WeightShaped { asked })
 }

@@ -11,20 +11,21 @@
 //! 4-bit or 8-bit weights, layers in host memory (`device_map="auto"`, `-ngl`), several cards, or a
 //! smaller model.
 
-use super::Answer;
+use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, Domain, PhaseName},
-    parse::{Clue, Memory, Wording},
+    diagnosis::{Certainty, Domain, MemoryKind, PhaseName},
+    parse::{Clue, Wording},
     reason::Analysis,
 };
 
-pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let (log, facts) = (analysis.log, &analysis.facts);
     let is_local = log.clues.any(&[Clue::Ollama, Clue::LlamaCpp]);
     let message = log.message.as_ref().filter(|message| {
         // Ollama does not say which memory is too small for the model.
-        let is_unsaid = message.memory == Memory::Unknown && message.wording == Wording::NoNumbers;
+        let is_unsaid =
+            message.memory == MemoryKind::Unknown && message.wording == Wording::NoNumbers;
         (analysis.is_gpu() || is_unsaid && is_local) && analysis.run.is_none()
     })?;
     let is_quantized = log.clues.has(Clue::Quantized);
@@ -40,7 +41,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         weights_bytes: weights.or(log.setup.weights.map(|size| size.bytes)),
         total_bytes: facts.total.map(|total| total.bytes),
     };
-    let of = |certainty| Some(Answer { certainty, is_cause: true, cause: cause.clone() });
+    let of = |certainty| Some(RuleMatch { certainty, is_cause: true, cause: cause.clone() });
     let runs = matches!(analysis.domain, Domain::Inference | Domain::Serving);
     if is_larger && runs {
         return of(Certainty::Certain);

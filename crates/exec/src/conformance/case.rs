@@ -1,7 +1,7 @@
 //! One case: a program of one op, its inputs, and the expectation for each tensor.
 
 use fitgpt_plan::{
-    program::{Life, Op, Program, ProgramKind, Tensor, TensorClass},
+    program::{Life, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole},
     units::{DType, TensorId},
 };
 
@@ -322,7 +322,8 @@ impl CaseBuilder {
         expected: Expected,
     ) -> TensorId {
         let (name, shape, class) = (name.to_owned(), shape.to_vec(), TensorClass::Activation);
-        let tensor = Tensor { name, shape, dtype, class, life };
+        let role = TensorRole::General;
+        let tensor = Tensor { name, shape, dtype, class, life, role };
         self.columns.push(tensor.columns() as usize);
         self.tensors.push(tensor);
         self.expected.push(expected);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    program::{Access, Life, Operand, ProgramKind, Tensor, TensorClass},
+    program::{Access, Life, Operand, ProgramKind, Tensor, TensorClass, TensorRole},
     units::{DType, OpIndex, TensorId},
 };
 
@@ -35,6 +35,7 @@ fn program(text: &str) -> Program {
         dtype: DType::U8,
         class: TensorClass::Activation,
         life,
+        role: TensorRole::General,
     };
     for (index, statement) in statements.iter().enumerate() {
         let (left, right) = statement.split_once('=').unwrap();
@@ -161,6 +162,7 @@ fn any_program() -> impl Strategy<Value = Program> {
                 dtype: DType::U8,
                 class: TensorClass::Activation,
                 life,
+                role: TensorRole::General,
             };
             for bytes in inputs {
                 let n = program.tensors().len();

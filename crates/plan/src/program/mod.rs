@@ -67,6 +67,41 @@ impl TensorClass {
     }
 }
 
+/// Which tensor of PyTorch's run it is, for the doctor: a name is text for reports, and no code
+/// decides by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TensorRole {
+    /// Its class and its shape say enough.
+    #[default]
+    General,
+    /// A copy of a parameter in another type.
+    ParameterCopy,
+    /// A weight of a loaded checkpoint that a variable still holds.
+    LoadedWeight,
+    /// Adam's first moment.
+    FirstMoment,
+    /// Adam's second moment.
+    SecondMoment,
+    /// The square root of the second moment.
+    SecondMomentRoot,
+    /// (B, H, T, T): a score for every pair of tokens, or its gradient.
+    AttentionScores,
+    /// The softmax of those, its dropout, or a gradient of these.
+    AttentionSoftmax,
+    /// The logits of a whole batch.
+    Logits,
+    /// The softmax of the logits, or its gradient.
+    LogSoftmax,
+    /// The first gradient of a backward pass.
+    LossGradient,
+    /// The logits of the previous evaluation batch.
+    LastBatchLogits,
+    /// The logits of the previous micro-batch.
+    LastMicroBatchLogits,
+    /// What the training loop's variables hold during another phase.
+    TrainingVariable,
+}
+
 /// How long a tensor holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
@@ -93,6 +128,8 @@ pub struct Tensor {
     pub class: TensorClass,
     /// How long it holds a value.
     pub life: Life,
+    /// Which tensor of PyTorch's run it is.
+    pub role: TensorRole,
 }
 
 impl Tensor {
@@ -205,6 +242,11 @@ impl Program {
         assert!(tensor.life != Life::Always, "state is given when the program is made");
         self.tensors.push(tensor);
         TensorId(self.tensors.len() as u32 - 1)
+    }
+
+    /// States which tensor of PyTorch's run it is.
+    pub(crate) fn set_role(&mut self, tensor: TensorId, role: TensorRole) {
+        self.tensors[tensor.index()].role = role;
     }
 
     /// Adds an op at the end.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Life, Names, Tensor, TensorClass, decoder::Training};
+use super::{Life, Names, Tensor, TensorClass, TensorRole, decoder::Training};
 use crate::{
     model::{Model, ModelWeights, Parameter},
     units::{DType, TensorId},
@@ -164,7 +164,8 @@ struct StateBuilder {
 
 impl StateBuilder {
     fn add(&mut self, name: String, shape: Vec<u64>, dtype: DType, class: TensorClass) -> TensorId {
-        self.tensors.push(Tensor { name, shape, dtype, class, life: Life::Always });
+        let (life, role) = (Life::Always, TensorRole::General);
+        self.tensors.push(Tensor { name, shape, dtype, class, life, role });
         TensorId(self.tensors.len() as u32 - 1)
     }
 

@@ -12,7 +12,10 @@ use super::{
     pass::ModelPass,
     tape::mask_name,
 };
-use crate::units::{DType, TensorId};
+use crate::{
+    program::TensorRole,
+    units::{DType, TensorId},
+};
 
 /// The attention's result and what its backward needs.
 pub(super) struct AttentionOutput {
@@ -194,7 +197,6 @@ pub(super) fn plain(
     let compute = p.compute();
     let heads = u64::from(p.tape.model.heads);
     let rows = [p.batch, heads, p.seq, p.channels() / heads];
-    let scores = [p.batch, heads, p.seq, p.seq];
     let named = |part: &'static str| {
         let h = &h;
         fmt::from_fn(move |f| write!(f, "{h}.attn.{part}{again}"))
@@ -212,18 +214,18 @@ pub(super) fn plain(
 
     let q = gather(p, "q");
     let k = gather(p, "k");
-    let raw = p.tape.value(named("scores"), &scores, compute);
+    let raw = p.pairs(named("scores"), compute, TensorRole::AttentionScores);
     p.tape.run("bmm", &[q, k], &[raw]);
-    let scaled = p.tape.value(named("scores scaled"), &scores, compute);
+    let scaled = p.pairs(named("scores scaled"), compute, TensorRole::AttentionScores);
     p.tape.run("mul", &[raw], &[scaled]);
     let is_masked = p.tape.value(named("is masked"), &[p.seq, p.seq], DType::U8);
     let mask = p.tape.state(&mask_name(layer));
     p.tape.run("eq", &[mask], &[is_masked]);
-    let masked = p.tape.value(named("scores masked"), &scores, compute);
+    let masked = p.pairs(named("scores masked"), compute, TensorRole::AttentionScores);
     p.tape.run("masked_fill", &[scaled, is_masked], &[masked]);
     let (is_wide, softmax_dtype) = softmax_type(p);
     let wide = if is_wide { p.tape.cast(masked, DType::F32) } else { masked };
-    let softmax = p.tape.value(named("softmax"), &scores, softmax_dtype);
+    let softmax = p.pairs(named("softmax"), softmax_dtype, TensorRole::AttentionSoftmax);
     p.tape.run("_softmax", &[wide], &[softmax]);
     p.tape.hold(&[masked]);
     let DropoutOutput { out: dropped, mask: dropout_mask } = p.drop(named("softmax"), softmax);
@@ -281,7 +283,6 @@ fn plain_backward(
 ) -> [TensorId; 3] {
     let compute = p.compute();
     let heads = u64::from(p.tape.model.heads);
-    let shape = [p.batch, heads, p.seq, p.seq];
     let columns = p.channels();
     let named = |part: &'static str| fmt::from_fn(move |f| write!(f, "d_{h}.attn.{part}"));
     let mut d_weighted = d_out;
@@ -291,7 +292,7 @@ fn plain_backward(
     }
     let d_v = p.value(named("v"), columns);
     p.tape.run("bmm", &[saved.probabilities, d_weighted], &[d_v]);
-    let mut d = p.tape.value(named("probabilities"), &shape, compute);
+    let mut d = p.pairs(named("probabilities"), compute, TensorRole::AttentionScores);
     p.tape.run("bmm", &[d_weighted, saved.v], &[d]);
     p.tape.hold(&[saved.probabilities]);
     let (is_wide, softmax_dtype) = softmax_type(p);
@@ -299,14 +300,14 @@ fn plain_backward(
         d = p.tape.cast(d, DType::F32);
     }
     d = p.gradient_before_dropout(named("softmax"), d, saved.dropout_mask);
-    let mut d_scores = p.tape.value(named("scores masked"), &shape, softmax_dtype);
+    let mut d_scores = p.pairs(named("scores masked"), softmax_dtype, TensorRole::AttentionScores);
     p.tape.run("_softmax_backward_data", &[d, saved.softmax], &[d_scores]);
     if is_wide {
         d_scores = p.tape.cast(d_scores, compute);
     }
-    let d_scaled = p.tape.value(named("scores scaled"), &shape, compute);
+    let d_scaled = p.pairs(named("scores scaled"), compute, TensorRole::AttentionScores);
     p.tape.run("masked_fill", &[d_scores, saved.is_masked], &[d_scaled]);
-    let d_raw = p.tape.value(named("scores"), &shape, compute);
+    let d_raw = p.pairs(named("scores"), compute, TensorRole::AttentionScores);
     p.tape.run("mul", &[d_scaled], &[d_raw]);
     let d_q = p.value(named("q"), columns);
     p.tape.run("bmm", &[d_raw, saved.k], &[d_q]);

@@ -111,6 +111,7 @@ impl ModelPass<'_> {
         let Some(mask) = mask else { return d_out };
         let (shape, dtype) = (self.tape.shape_of(d_out), self.tape.dtype_of(d_out));
         let d = self.tape.value(format_args!("d_{name} undropped"), &shape, dtype);
+        self.tape.mark(d, self.tape.role_of(mask));
         self.tape.run("native_dropout_backward", &[d_out, mask], &[d]);
         d
     }

@@ -11,9 +11,13 @@
 
 use std::fmt;
 
-use super::{ProgramSpec, TorchPhase, pass::ModelPass, tape::HeldState};
+use super::{
+    ProgramSpec, TorchPhase,
+    pass::{ModelPass, PreviousPass},
+    tape::HeldState,
+};
 use crate::{
-    program::{Life, Program, TensorClass},
+    program::{Life, Program, TensorClass, TensorRole},
     units::{DType, TensorId},
 };
 
@@ -49,7 +53,7 @@ pub(super) fn train(spec: &ProgramSpec<'_>) -> Program {
     let mut p = ModelPass::new(TorchPhase::Train, spec, held, shape);
     p.dropout = options.dropout;
     let (tokens, targets) = p.inputs("", Life::Input);
-    let stale = p.stale("micro-batch");
+    let stale = p.stale(PreviousPass::MicroBatch);
 
     let (x, embedded) = p.fused_embedding(tokens);
     let mut inputs = Vec::new();
@@ -92,7 +96,7 @@ pub(super) fn evaluate(phase: TorchPhase, spec: &ProgramSpec<'_>, held: HeldStat
     let mut p = ModelPass::new(phase, spec, held, shape);
     p.names_of_training(phase);
     let (tokens, targets) = p.inputs("", Life::Input);
-    let stale = p.stale("batch");
+    let stale = p.stale(PreviousPass::Batch);
     let channels = p.channels();
 
     let (x, embedded) = p.fused_embedding(tokens);
@@ -257,7 +261,10 @@ impl ModelPass<'_> {
     fn fused_logits(&mut self, rows: u64) -> TensorId {
         let shape = [rows, self.tape.model.vocab.into()];
         let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
-        self.tape.tensor("logits", &shape, self.compute(), (TensorClass::Logits, life))
+        let logits = (TensorClass::Logits, life);
+        let logits = self.tape.tensor("logits", &shape, self.compute(), logits);
+        self.tape.mark(logits, TensorRole::Logits);
+        logits
     }
 
     /// The loss and its backward: the gradients of the head's input and of its weights.
@@ -286,6 +293,7 @@ impl ModelPass<'_> {
         self.tape.run("to", &[], &[next_tokens, next_targets]);
 
         let d_logits = self.scores("d_logits", rows, self.compute());
+        self.tape.mark(d_logits, TensorRole::LossGradient);
         let from = [logits, targets, largest, log_sum];
         self.tape.run("fused_cross_entropy_backward", &from, &[d_logits]);
         let shape = self.tape.shape_of(head);

@@ -8,7 +8,7 @@ use std::fmt;
 use super::{
     ProgramSpec, Rules, TorchPhase,
     attention::{self, AttentionOutput},
-    pass::ModelPass,
+    pass::{ModelPass, PreviousPass},
     tape::HeldState,
 };
 use crate::{
@@ -79,7 +79,7 @@ pub(super) fn train(spec: &ProgramSpec<'_>) -> Program {
     let mut p = ModelPass::new(TorchPhase::Train, spec, held, shape);
     p.dropout = options.dropout;
     let inputs = p.inputs("", Life::Input);
-    let stale = p.stale("micro-batch");
+    let stale = p.stale(PreviousPass::MicroBatch);
 
     let embedded = p.embed(inputs.0);
     let mut x = embedded.x;
@@ -115,7 +115,7 @@ pub(super) fn evaluate(phase: TorchPhase, spec: &ProgramSpec<'_>, held: HeldStat
     let mut p = ModelPass::new(phase, spec, held, shape);
     p.names_of_training(phase);
     let inputs = p.inputs("", Life::Input);
-    let stale = p.stale("batch");
+    let stale = p.stale(PreviousPass::Batch);
 
     let embedded = p.embed(inputs.0);
     let mut x = embedded.x;
@@ -186,11 +186,14 @@ impl ModelPass<'_> {
             return DropoutOutput { out: x, mask: None };
         }
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
+        let role = self.tape.role_of(x);
         let out = self.tape.value(format_args!("{name} dropped"), &shape, dtype);
+        self.tape.mark(out, role);
         // CUDA's kernel keeps one byte per element, the CPU multiplies by noise of the input's type.
         let mask = match self.options.rules {
             Rules::Cuda => {
                 let mask = self.tape.value(format_args!("{name} mask"), &shape, DType::U8);
+                self.tape.mark(mask, role);
                 self.tape.run("native_dropout", &[x], &[out, mask]);
                 mask
             }
@@ -207,6 +210,7 @@ impl ModelPass<'_> {
     fn noise(&mut self, name: impl fmt::Display, x: TensorId) -> TensorId {
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
         let noise = self.tape.value(format_args!("{name} mask"), &shape, dtype);
+        self.tape.mark(noise, self.tape.role_of(x));
         self.tape.run("bernoulli_", &[], &[noise]);
         self.tape.hold(&[x]);
         noise

@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::{LossForm, eager::LinearFactors, pass::ModelPass};
 use crate::{
-    program::{Life, TensorClass},
+    program::{Life, TensorClass, TensorRole},
     units::{DType, TensorId},
 };
 
@@ -30,6 +30,13 @@ impl ModelPass<'_> {
         self.tape.tensor(name, &shape, dtype, (TensorClass::Logits, Life::Inner))
     }
 
+    /// The same for the softmax of the logits or its gradient.
+    fn log_softmax(&mut self, name: impl fmt::Display, rows: u64, dtype: DType) -> TensorId {
+        let scores = self.scores(name, rows, dtype);
+        self.tape.mark(scores, TensorRole::LogSoftmax);
+        scores
+    }
+
     /// Scores over the vocabulary for `rows` rows.
     pub(super) fn head(
         &mut self,
@@ -44,6 +51,9 @@ impl ModelPass<'_> {
         let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
         let name = format_args!("logits{suffix}");
         let logits = self.tape.tensor(name, &shape, self.compute(), (TensorClass::Logits, life));
+        if suffix.is_empty() {
+            self.tape.mark(logits, TensorRole::Logits);
+        }
         self.tape.run("mm", &[input, weight], &[logits]);
         (LinearFactors { x, input, weight, bias: None }, logits)
     }
@@ -53,18 +63,18 @@ impl ModelPass<'_> {
         let name = format_args!("log_softmax{suffix}");
         let (wide, log_softmax) = match (self.is_autocast(), self.options.loss) {
             (false, _) => {
-                let log_softmax = self.scores(name, rows, DType::F32);
+                let log_softmax = self.log_softmax(name, rows, DType::F32);
                 self.tape.run("_log_softmax", &[logits], &[log_softmax]);
                 (None, log_softmax)
             }
             (true, LossForm::Float32) => {
                 let wide = self.tape.cast(logits, DType::F32);
-                let log_softmax = self.scores(name, rows, DType::F32);
+                let log_softmax = self.log_softmax(name, rows, DType::F32);
                 self.tape.run("_log_softmax", &[wide], &[log_softmax]);
                 (Some(wide), log_softmax)
             }
             (true, LossForm::HalfSoftmax) => {
-                let log_softmax = self.scores(name, rows, self.compute());
+                let log_softmax = self.log_softmax(name, rows, self.compute());
                 self.tape.run("_log_softmax", &[logits], &[log_softmax]);
                 (Some(self.tape.cast(log_softmax, DType::F32)), log_softmax)
             }
@@ -171,6 +181,7 @@ impl ModelPass<'_> {
     fn begin_backward(&mut self) {
         let scalar = (TensorClass::Scratch, Life::Output);
         let one = self.tape.tensor("d_loss / accumulation", &[], DType::F32, scalar);
+        self.tape.mark(one, TensorRole::LossGradient);
         self.tape.run("ones_like", &[], &[one]);
     }
 
@@ -189,7 +200,7 @@ impl ModelPass<'_> {
             Some(wide) if is_half => wide,
             _ => scores.log_softmax,
         };
-        let mut d = self.scores(format_args!("d_log_softmax{suffix}"), rows, DType::F32);
+        let mut d = self.log_softmax(format_args!("d_log_softmax{suffix}"), rows, DType::F32);
         let from = [d_loss, chosen_from, targets, scores.total_weight, scores.log_softmax];
         self.tape.run("nll_loss_backward", &from, &[d]);
         if is_half {

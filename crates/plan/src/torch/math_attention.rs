@@ -7,7 +7,10 @@
 use std::fmt;
 
 use super::pass::ModelPass;
-use crate::units::{DType, TensorId};
+use crate::{
+    program::TensorRole,
+    units::{DType, TensorId},
+};
 
 /// What the backward needs.
 pub(super) struct MathTensors {
@@ -27,9 +30,8 @@ pub(super) fn forward(
     qkv: TensorId,
 ) -> (TensorId, MathTensors) {
     let heads = u64::from(p.tape.model.heads);
-    let (seq, compute) = (p.seq, p.compute());
-    let rows = [p.batch, heads, seq, p.channels() / heads];
-    let scores = [p.batch, heads, seq, seq];
+    let compute = p.compute();
+    let rows = [p.batch, heads, p.seq, p.channels() / heads];
     let named = |part: &'static str| fmt::from_fn(move |f| write!(f, "{h}.attn.{part}{again}"));
     let is_half = compute != DType::F32;
     // A batched product needs contiguous heads; with one sequence or one head they are.
@@ -58,16 +60,16 @@ pub(super) fn forward(
     };
     let q = gather(p, "q", scaled_q);
     let k = gather(p, "k", scaled_k);
-    let raw = p.tape.value(named("scores"), &scores, DType::F32);
+    let raw = p.pairs(named("scores"), DType::F32, TensorRole::AttentionScores);
     p.tape.run("bmm", &[q, k], &[raw]);
     p.tape.hold(&[scaled_k]);
-    let masked = p.tape.value(named("scores masked"), &scores, DType::F32);
+    let masked = p.pairs(named("scores masked"), DType::F32, TensorRole::AttentionScores);
     p.tape.run("add", &[raw, mask], &[masked]);
-    let softmax = p.tape.value(named("softmax"), &scores, DType::F32);
+    let softmax = p.pairs(named("softmax"), DType::F32, TensorRole::AttentionSoftmax);
     p.tape.run("_safe_softmax", &[masked], &[softmax]);
-    let noise = p.tape.value(named("softmax mask"), &scores, DType::F32);
+    let noise = p.pairs(named("softmax mask"), DType::F32, TensorRole::AttentionSoftmax);
     p.tape.run("bernoulli_", &[], &[noise]);
-    let probabilities = p.tape.value(named("softmax dropped"), &scores, DType::F32);
+    let probabilities = p.pairs(named("softmax dropped"), DType::F32, TensorRole::AttentionSoftmax);
     p.tape.run("mul", &[softmax, noise], &[probabilities]);
     let mut locals = vec![scaled_q, mask, wide_q, wide_k, wide_v, probabilities];
     if is_half {
@@ -110,7 +112,6 @@ pub(super) fn backward(
     let compute = p.compute();
     let is_half = compute != DType::F32;
     let rows = [p.batch, heads, p.seq, p.channels() / heads];
-    let scores = [p.batch, heads, p.seq, p.seq];
     let named = |part: &'static str| fmt::from_fn(move |f| write!(f, "d_{h}.attn.{part}"));
     let mut d = if is_half { p.tape.cast(d_out, DType::F32) } else { d_out };
     if p.batch > 1 && heads > 1 {
@@ -120,12 +121,13 @@ pub(super) fn backward(
     }
     let d_v = p.tape.value(named("v (float32)"), &rows, DType::F32);
     p.tape.run("bmm", &[saved.probabilities, d], &[d_v]);
-    let d_probabilities = p.tape.value(named("softmax dropped"), &scores, DType::F32);
+    let d_probabilities =
+        p.pairs(named("softmax dropped"), DType::F32, TensorRole::AttentionSoftmax);
     p.tape.run("bmm", &[d, saved.v], &[d_probabilities]);
     p.tape.hold(&[saved.probabilities]);
-    let d_softmax = p.tape.value(named("softmax"), &scores, DType::F32);
+    let d_softmax = p.pairs(named("softmax"), DType::F32, TensorRole::AttentionSoftmax);
     p.tape.run("mul", &[d_probabilities, saved.noise], &[d_softmax]);
-    let d_scores = p.tape.value(named("scores"), &scores, DType::F32);
+    let d_scores = p.pairs(named("scores"), DType::F32, TensorRole::AttentionScores);
     p.tape.run("_softmax_backward_data", &[d_softmax, saved.softmax], &[d_scores]);
     let scaled_k = p.tape.value(named("k scaled"), &rows, DType::F32);
     p.tape.run("bmm", &[saved.q, d_scores], &[scaled_k]);

@@ -7,9 +7,34 @@ use super::{
     tape::{HeldState, Tape},
 };
 use crate::{
-    program::{Life, TensorClass},
+    program::{Life, TensorClass, TensorRole},
     units::{DType, TensorId},
 };
+
+/// The pass before this one, whose results variables still hold.
+#[derive(Clone, Copy)]
+pub(super) enum PreviousPass {
+    /// Of an evaluation.
+    Batch,
+    /// Of a training step.
+    MicroBatch,
+}
+
+impl PreviousPass {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::MicroBatch => "micro-batch",
+        }
+    }
+
+    const fn logits(self) -> TensorRole {
+        match self {
+            Self::Batch => TensorRole::LastBatchLogits,
+            Self::MicroBatch => TensorRole::LastMicroBatchLogits,
+        }
+    }
+}
 
 /// A pass under construction.
 pub(super) struct ModelPass<'a> {
@@ -64,6 +89,19 @@ impl<'a> ModelPass<'a> {
         self.tape.value(name, &shape, DType::F32)
     }
 
+    /// (B, H, T, T): a value for every pair of tokens in every head.
+    pub(super) fn pairs(
+        &mut self,
+        name: impl fmt::Display,
+        dtype: DType,
+        role: TensorRole,
+    ) -> TensorId {
+        let shape = [self.batch, self.tape.model.heads.into(), self.seq, self.seq];
+        let pairs = self.tape.value(name, &shape, dtype);
+        self.tape.mark(pairs, role);
+        pairs
+    }
+
     /// Tokens and targets.
     pub(super) fn inputs(&mut self, prefix: &str, life: Life) -> (TensorId, TensorId) {
         let shape = [self.batch, self.seq];
@@ -75,11 +113,11 @@ impl<'a> ModelPass<'a> {
     }
 
     /// What the previous pass left: its loss and, if a variable holds them, its logits.
-    pub(super) fn stale(&mut self, pass: &str) -> Vec<TensorId> {
+    pub(super) fn stale(&mut self, pass: PreviousPass) -> Vec<TensorId> {
         let mut stale = Vec::new();
         let loss = (TensorClass::Scratch, Life::Input);
         stale.push(self.tape.tensor(
-            format_args!("loss of the last {pass}"),
+            format_args!("loss of the last {}", pass.name()),
             &[],
             DType::F32,
             loss,
@@ -87,8 +125,10 @@ impl<'a> ModelPass<'a> {
         if self.options.names_logits() {
             let shape = [self.batch * self.seq, self.tape.model.vocab.into()];
             let logits = (TensorClass::Logits, Life::Input);
-            let name = format_args!("logits of the last {pass}");
-            stale.push(self.tape.tensor(name, &shape, self.compute(), logits));
+            let name = format_args!("logits of the last {}", pass.name());
+            let logits = self.tape.tensor(name, &shape, self.compute(), logits);
+            self.tape.mark(logits, pass.logits());
+            stale.push(logits);
         }
         stale
     }
@@ -104,12 +144,18 @@ impl<'a> ModelPass<'a> {
         if phase != TorchPhase::EvaluateFirst {
             let loss = (TensorClass::Scratch, Life::Output);
             names.push(self.tape.tensor("training loss", &[], DType::F32, loss));
-            if self.options.names_logits() {
-                let shape = [batch * seq, self.tape.model.vocab.into()];
-                let logits = (TensorClass::Logits, Life::Output);
-                let name = "logits of the last micro-batch";
-                names.push(self.tape.tensor(name, &shape, self.compute(), logits));
-            }
+        }
+        for variable in &names {
+            self.tape.mark(*variable, TensorRole::TrainingVariable);
+        }
+        if phase != TorchPhase::EvaluateFirst && self.options.names_logits() {
+            let pass = PreviousPass::MicroBatch;
+            let shape = [batch * seq, self.tape.model.vocab.into()];
+            let logits = (TensorClass::Logits, Life::Output);
+            let name = format_args!("logits of the last {}", pass.name());
+            let logits = self.tape.tensor(name, &shape, self.compute(), logits);
+            self.tape.mark(logits, pass.logits());
+            names.push(logits);
         }
         self.tape.run("to", &[], &names);
     }

@@ -10,7 +10,8 @@ use super::{ProgramSpec, TorchOptions};
 use crate::{
     model::{Model, Parameter},
     program::{
-        Life, Names, Op, Operand, Program, ProgramKind, Tensor, TensorClass, reads, updates, writes,
+        Life, Names, Op, Operand, Program, ProgramKind, Tensor, TensorClass, TensorRole, reads,
+        updates, writes,
     },
     units::{DType, TensorId},
 };
@@ -110,7 +111,17 @@ impl<'a> Tape<'a> {
         (class, life): (TensorClass, Life),
     ) -> TensorId {
         let (name, shape) = (self.names.of(name), shape.to_vec());
-        self.program.tensor(Tensor { name, shape, dtype, class, life })
+        let role = TensorRole::General;
+        self.program.tensor(Tensor { name, shape, dtype, class, life, role })
+    }
+
+    /// States which tensor it is.
+    pub(super) fn mark(&mut self, tensor: TensorId, role: TensorRole) {
+        self.program.set_role(tensor, role);
+    }
+
+    pub(super) fn role_of(&self, tensor: TensorId) -> TensorRole {
+        self.program.get(tensor).role
     }
 
     /// A value between two ops.
@@ -162,10 +173,15 @@ impl<'a> Tape<'a> {
     pub(super) fn cast(&mut self, tensor: TensorId, dtype: DType) -> TensorId {
         let source = self.program.get(tensor);
         let name = self.names.of(format_args!("{} ({dtype})", source.name));
-        let (shape, class) = (source.shape.clone(), source.class);
-        // A half copy of a weight counts as an activation: it is freed after the forward.
-        let class = if class == TensorClass::Parameter { TensorClass::Activation } else { class };
-        let copy = self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner });
+        let shape = source.shape.clone();
+        let (class, role) = match (source.class, source.role) {
+            // A half copy of a weight counts as an activation: it is freed after the forward.
+            (TensorClass::Parameter, _) => (TensorClass::Activation, TensorRole::ParameterCopy),
+            (class, TensorRole::Logits) => (class, TensorRole::General), // only a copy
+            same => same,
+        };
+        let life = Life::Inner;
+        let copy = self.program.tensor(Tensor { name, shape, dtype, class, life, role });
         self.run("_to_copy", &[tensor], &[copy]);
         copy
     }
@@ -201,16 +217,16 @@ pub(super) fn mask_name(layer: u32) -> String {
 
 fn state(model: &Model, held: HeldState, names: Names) -> (Vec<Tensor>, StateTable) {
     let parameters = model.parameters();
-    let mut groups = vec![("", TensorClass::Parameter)];
+    let mut groups = vec![("", TensorClass::Parameter, TensorRole::General)];
     if held.gradients {
-        groups.push(("d_", TensorClass::Gradient));
+        groups.push(("d_", TensorClass::Gradient, TensorRole::General));
     }
     if held.moments {
-        groups.push(("exp_avg.", TensorClass::Optimizer));
-        groups.push(("exp_avg_sq.", TensorClass::Optimizer));
+        groups.push(("exp_avg.", TensorClass::Optimizer, TensorRole::FirstMoment));
+        groups.push(("exp_avg_sq.", TensorClass::Optimizer, TensorRole::SecondMoment));
     }
     if held.loaded_weights {
-        groups.push(("state_dict.", TensorClass::Parameter));
+        groups.push(("state_dict.", TensorClass::Parameter, TensorRole::LoadedWeight));
     }
     let always = |name: String, shape: Vec<u64>, class| Tensor {
         name,
@@ -218,15 +234,17 @@ fn state(model: &Model, held: HeldState, names: Names) -> (Vec<Tensor>, StateTab
         dtype: DType::F32,
         class,
         life: Life::Always,
+        role: TensorRole::General,
     };
     let mut state = Vec::new();
     let mut offsets = Vec::new();
-    for (prefix, class) in groups {
+    for (prefix, class, role) in groups {
         if !prefix.is_empty() {
             offsets.push((prefix, state.len() as u32));
         }
         let named = |p: &Parameter| {
-            always(names.of(format_args!("{prefix}{}", p.name)), p.shape.clone(), class)
+            let name = names.of(format_args!("{prefix}{}", p.name));
+            Tensor { role, ..always(name, p.shape.clone(), class) }
         };
         state.extend(parameters.iter().map(named));
     }

@@ -6,7 +6,7 @@ use super::{
     tape::{HeldState, Tape},
 };
 use crate::{
-    program::{Life, Program, TensorClass},
+    program::{Life, Program, TensorClass, TensorRole},
     units::{DType, TensorId},
 };
 
@@ -83,7 +83,9 @@ fn foreach(tape: &mut Tape<'_>, has_steps: bool, decays: bool) {
     for parameter in tape.model.parameters().iter().filter(|p| p.decays() == decays) {
         let name = format_args!("square root of exp_avg_sq.{}", parameter.name);
         let optimizer = (TensorClass::Optimizer, Life::Inner);
-        roots.push(tape.tensor(name, &parameter.shape, DType::F32, optimizer));
+        let root = tape.tensor(name, &parameter.shape, DType::F32, optimizer);
+        tape.mark(root, TensorRole::SecondMomentRoot);
+        roots.push(root);
         moments.push(tape.state(&format!("exp_avg_sq.{}", parameter.name)));
     }
     tape.run("_foreach_sqrt", &moments, &roots);

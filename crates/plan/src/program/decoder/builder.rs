@@ -10,7 +10,7 @@ use crate::{
     },
     program::{
         Dropout, DropoutSite, Heads, Life, Names, Op, ParameterState, Program, ProgramKind, Qkv,
-        SamplingState, Tensor, TensorClass, TrainingState, Turn,
+        SamplingState, Tensor, TensorClass, TensorRole, TrainingState, Turn,
     },
     units::{DType, TensorId},
 };
@@ -199,7 +199,8 @@ impl<'a> DecoderBuilder<'a> {
 
     fn inner(&mut self, name: impl fmt::Display, shape: Vec<u64>, dtype: DType) -> TensorId {
         let (name, class) = (self.names.of(name), TensorClass::Activation);
-        self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner })
+        let (life, role) = (Life::Inner, TensorRole::General);
+        self.program.tensor(Tensor { name, shape, dtype, class, life, role })
     }
 
     /// (B, T, columns) in the activations' type.
@@ -216,6 +217,7 @@ impl<'a> DecoderBuilder<'a> {
             dtype: DType::U32,
             class: TensorClass::Input,
             life: Life::Input,
+            role: TensorRole::General,
         })
     }
 
@@ -227,6 +229,7 @@ impl<'a> DecoderBuilder<'a> {
             dtype: DType::F32,
             class: TensorClass::Logits,
             life: Life::Inner,
+            role: TensorRole::General,
         })
     }
 
@@ -505,6 +508,7 @@ impl<'a> DecoderBuilder<'a> {
             dtype: DType::F32,
             class: TensorClass::Logits,
             life: Life::Output,
+            role: TensorRole::General,
         });
         let weight = self.weight(self.weights.head);
         self.program.op(Op::Linear { x: norm.out, weight, bias: None, out });

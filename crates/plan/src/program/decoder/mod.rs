@@ -10,7 +10,7 @@ mod backward;
 mod builder;
 
 use self::builder::{AttentionKind, DecoderBuilder, NormedValues};
-use super::{DropoutSite, Life, Names, Op, Program, ProgramKind, Tensor, TensorClass};
+use super::{DropoutSite, Life, Names, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole};
 use crate::{
     model::{MlpKind, Model},
     optimizer::Optimizer,
@@ -174,7 +174,8 @@ pub fn update(model: &Model, training: &Training) -> Program {
         (TensorClass::Scratch, Life::Output)
     };
     let (name, shape) = ("norm".into(), vec![1]);
-    let norm = b.program.tensor(Tensor { name, shape, dtype: DType::F32, class, life });
+    let (dtype, role) = (DType::F32, TensorRole::General);
+    let norm = b.program.tensor(Tensor { name, shape, dtype, class, life, role });
     let state = b.parameters();
     let gradients = state.iter().map(|state| state.gradient).collect();
     let updates: Vec<_> = b
@@ -235,6 +236,7 @@ fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
         dtype: DType::F32,
         class: TensorClass::Scratch,
         life: Life::Output,
+        role: TensorRole::General,
     });
     let weight = b.weight(b.weights.head);
     b.program.op(Op::CrossEntropy { x: norm.out, weight, targets, logits, losses });
