@@ -112,11 +112,11 @@ messages! {
         de: "{name}: mindestens {ms} ms, gemessen {measured} ms ({share} der Spitzenleistung der Karte); schnellster von {runs} Läufen",
     }
     /// The bound of a whole step.
-    step(ms, tokens) {
-        en: "a step with all its micro-batches: at least {ms} ms, at most {tokens} tokens/s",
-        zh: "含全部 micro-batch 的一步：至少 {ms} ms，至多 {tokens} token/s",
-        ja: "全マイクロバッチを含む 1 ステップ: 最短でも {ms} ms、最大 {tokens} トークン/s",
-        de: "ein Schritt mit allen Micro-Batches: mindestens {ms} ms, höchstens {tokens} Tokens/s",
+    step(time, tokens) {
+        en: "a step with all its micro-batches: at least {time}, at most {tokens} tokens/s",
+        zh: "含全部 micro-batch 的一步：至少 {time}，至多 {tokens} token/s",
+        ja: "全マイクロバッチを含む 1 ステップ: 最短でも {time}、最大 {tokens} トークン/s",
+        de: "ein Schritt mit allen Micro-Batches: mindestens {time}, höchstens {tokens} Tokens/s",
     }
     /// The heading of an estimate for PyTorch with `torch.compile`.
     pytorch_compiled() {
