@@ -140,8 +140,10 @@ pub(super) fn run(
                 Kernels::Compiled => text_of::pytorch_compiled(),
                 _ => text_of::pytorch_eager(),
             };
-            let times = [("FitGPT".to_owned(), time), (torch_name, torch_time)]
-                .map(|(name, time)| format!("\n{name}\n{}\n", plan::time_text(&time)));
+            let times =
+                [("FitGPT".to_owned(), time), (torch_name, torch_time)].map(|(name, time)| {
+                    format!("\n{name}\n{}\n", plan::time_text_in(&time, step_text))
+                });
             terminal::out(&format!("{job}\n{memory}\n{bounds}{}", times.concat()));
             let plan = format!("fitgpt plan{} --gpu \"{}\"", arguments(matches), gpu.name);
             terminal::line(&format!("\n{}  ({})", names::next(plan), text_of::plans()));
@@ -186,8 +188,14 @@ pub(super) fn text(card: &RatedCard, bounds: &Bounds, measured: Option<&Measured
         table(&mut text, program, measured.and_then(|measured| measured.programs.get(at)));
     }
     let tokens = plan::grouped(bounds.tokens_per_s as u64);
-    let _ = writeln!(text, "\n{}", text_of::step(plan::duration(bounds.step_ms / 1e3), tokens));
+    let _ = writeln!(text, "\n{}", text_of::step(step_text(bounds.step_ms / 1e3), tokens));
     text
+}
+
+/// The time of a step in milliseconds, the unit of the tables above it.
+fn step_text(seconds: f64) -> String {
+    let ms = seconds * 1e3;
+    if ms < 1000.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }
 
 /// One program with its ops.

@@ -97,7 +97,6 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         for path in drawn {
             terminal::line(&words::plan::drawn(path));
         }
-        terminal::line(&verdict(last.report));
         if answer == Outcome::Yes {
             let train = train_command(target.engine, args::files(matches), &written, &config);
             let train = match matches.get_one::<u32>("ranks") {
@@ -106,6 +105,8 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
             };
             terminal::line(&words::names::next(train));
         }
+        // The last line is the answer.
+        terminal::line(&verdict(last.report));
     }
     Ok(answer)
 }
@@ -314,12 +315,16 @@ pub(super) fn arena_in(report: &PlanReport, size: impl Fn(Bytes) -> String) -> S
 
 /// The estimated time as text.
 pub(super) fn time_text(time: &RunTime) -> String {
+    time_text_in(time, duration)
+}
+
+/// The estimated time as text, with the time of a step as `step_text` writes its seconds.
+pub(super) fn time_text_in(time: &RunTime, step_text: fn(f64) -> String) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
-    let [step, run] = [time.step_s, time.run_s].map(|seconds| seconds.map(duration));
+    let [quickest_step, slowest_step] = time.step_s.map(step_text);
+    let [quickest, slowest] = time.run_s.map(duration);
     let [slow, fast] = time.tokens_per_s.map(|rate| grouped(rate as u64));
     let [least, most] = time.efficiency.map(percent);
-    let [quickest_step, slowest_step] = step;
-    let [quickest, slowest] = run;
     let rate = words::plan::rate(quickest_step, slowest_step, slow, fast);
     format!("{rate}\n{}", words::plan::run_time(quickest, slowest, least, most))
 }

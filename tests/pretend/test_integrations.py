@@ -202,7 +202,7 @@ class Guard(unittest.TestCase):
         "120.00 MiB is reserved by PyTorch but unallocated."
     )
 
-    def test_the_doctor_reads_the_error_and_the_error_goes_on(self):
+    def test_the_doctor_explains_the_error_and_it_is_raised_again(self):
         printed = io.StringIO()
         config = dict(batch_size=16, n_layer=12)
         with contextlib.redirect_stderr(printed), self.assertRaises(torch.OutOfMemoryError):

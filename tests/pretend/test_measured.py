@@ -107,7 +107,7 @@ class Phases(unittest.TestCase):
         self.assertGreaterEqual(kinds["logits"], 8 * 32 * 5000 * 4 * 2)
         self.assertIn("layers.*.mlp.*", {g.module for g in m.alive("train")})
 
-    def test_backward_is_put_down_to_the_module_whose_forward_it_undoes(self):
+    def test_backward_is_attributed_to_the_module_of_its_forward(self):
         with ft.pretend() as m:
             model = Model().to("cuda")
             model(torch.zeros(8, 32, dtype=torch.long, device="cuda")).sum().backward()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from . import cards
 from .pretend import pretend
-from .report import size
+from .report import in_one_unit
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class Option:
         return self.verdict == "fits"
 
     def __str__(self):
+        return self.line(in_one_unit(self.peak_bytes))
+
+    def line(self, size):
+        """One line, with the peak as `size` writes it."""
         settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
         words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[self.verdict]
         return f"{words}, peak {size(self.peak_bytes)}: {settings}"
@@ -40,7 +44,8 @@ class Advice:
 
     def __str__(self):
         head = f"on {self.card}:" if self.best else f"nothing fits on {self.card}:"
-        return "\n".join([head, *(f"  {option}" for option in self.options)])
+        size = in_one_unit(max((o.peak_bytes for o in self.options), default=0))
+        return "\n".join([head, *(f"  {option.line(size)}" for option in self.options)])
 
 
 def advise(build, card, *, batch_size, accumulation=1, checkpoint=(False, True), autocast=None, steps=2):

@@ -119,7 +119,6 @@ def _moving(set_data):
     A parameter whose data cannot be replaced is replaced itself: a real one, or one that moves from
     or to the device `meta`. Modules that share it still share it afterwards.
     """
-    apply = torch.nn.Module._apply
     replaced = {}
     depth = 0
 
@@ -142,8 +141,6 @@ def _moving(set_data):
 
     def _apply(self, fn, recurse=True):
         nonlocal depth
-        if any(torch.nn.parameter.is_lazy(p) for p in self._parameters.values()):
-            return apply(self, fn, recurse)
         depth += 1
         try:
             for child in self.children() if recurse else ():
@@ -157,7 +154,9 @@ def _moving(set_data):
                     with torch.no_grad():
                         made.grad = fn(gradient).requires_grad_(gradient.requires_grad)
             for name, tensor in self._buffers.items():
-                if tensor is not None:
+                if torch.nn.parameter.is_lazy(tensor):
+                    set_data(tensor, fn(tensor))
+                elif tensor is not None:
                     self._buffers[name] = fn(tensor)
         finally:
             depth -= 1
@@ -166,6 +165,44 @@ def _moving(set_data):
         return self
 
     return _apply
+
+
+@contextlib.contextmanager
+def lazy_parameters():
+    """Lets lazy modules create parameters and buffers whose shapes they learn later."""
+
+    def new_parameter(cls, requires_grad=True, device=None, dtype=None):
+        made = torch.nn.Parameter(torch.empty(0, device=device, dtype=dtype), requires_grad)
+        made.__class__ = _LazyParameter
+        return made
+
+    def new_buffer(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+        made = torch.empty(0, device=device, dtype=dtype).requires_grad_(requires_grad)
+        made.__class__ = _LazyBuffer
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+    with (
+        mock.patch.object(torch.nn.UninitializedParameter, "__new__", new_parameter),
+        mock.patch.object(torch.nn.UninitializedBuffer, "__new__", new_buffer),
+    ):
+        yield
+
+
+class _Lazy:
+    # PyTorch refuses the shape and most methods; moving a fake tensor needs them.
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    shape = torch.Tensor.shape
+    cls_to_become = FakeTensor
+
+
+class _LazyParameter(_Lazy, torch.nn.UninitializedParameter, FakeTensor):
+    """A fake parameter of unknown shape; it becomes a plain fake one with the first input."""
+
+
+class _LazyBuffer(_Lazy, torch.nn.UninitializedBuffer, FakeTensor):
+    """The same for a buffer."""
 
 
 def _foreach_types():

@@ -6,7 +6,7 @@ import pathlib
 
 from . import cards
 from .attribution import KINDS
-from .report import size, verdict
+from .report import in_one_unit, verdict
 
 _HERE = pathlib.Path(__file__).parent
 _COLOURS = dict(zip(KINDS, (
@@ -34,6 +34,7 @@ def write(measured, path, card=None):
             _data(name, points, span, kinds) for (name, points), span in zip(curves, spans)
         ]}],
     }  # fmt: skip
+    size = in_one_unit(measured.peak_bytes)
     title = f"Peak {size(measured.peak_bytes)} on {measured.device}"
     if card is not None:
         title = verdict(measured, card)
@@ -41,7 +42,7 @@ def write(measured, path, card=None):
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_read('page.css')}</style>\n</head>\n"
         "<body>\n<main>\n<p>Point at the picture, or use ← and →, to see an op.</p>\n"
-        f"{_svg(title, curves, spans, kinds, card)}{_tables(measured)}</main>\n"
+        f"{_svg(title, curves, spans, kinds, card, size)}{_tables(measured, size)}</main>\n"
         '<div id="tip" hidden></div>\n<script type="application/json" id="chart">'
         f"{json.dumps(data).replace('<', chr(92) + 'u003c')}</script>\n"
         f"<script>\n{_read('page.js')}</script>\n</body>\n</html>\n"
@@ -81,7 +82,7 @@ def _data(name, points, span, kinds):
     }  # fmt: skip
 
 
-def _svg(title, curves, spans, kinds, card):
+def _svg(title, curves, spans, kinds, card, size):
     budget = None if card is None else cards.find(card).usable_bytes
     highest = max(sum(held.values()) for _, points in curves for _, held in points)
     top = max(highest, budget or 0) * 1.08
@@ -136,7 +137,7 @@ def _band(low, high, x, step, y):
     return "M" + "L".join([*forth, *reversed(back)]) + "Z"
 
 
-def _tables(measured):
+def _tables(measured, size):
     out = []
     for name, phase in measured.phases.items():
         head = f"{name}: {size(phase.peak_bytes)} at {phase.peak_op}"

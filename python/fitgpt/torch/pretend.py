@@ -97,6 +97,7 @@ class Counter(TorchDispatchMode):
                 stack.enter_context(self._kernels())
             stack.enter_context(fake_cuda.in_lists())
             stack.enter_context(fake_cuda.parameters_movable())
+            stack.enter_context(fake_cuda.lazy_parameters())
             stack.enter_context(kernels.fallbacks())
             stack.enter_context(self._reading_back())
             stack.enter_context(_one_thread())

@@ -1,6 +1,7 @@
 //! The table of cards. Memory is the total that PyTorch prints in public error messages, for the
 //! card itself or for one of the same generation and size; it varies by one or two percent between
-//! drivers. Bandwidth is the maker's figure, or 0 if cards with the same name differ.
+//! drivers. Bandwidth is the maker's figure, or 0 if cards with the same name differ; `rates.rs` says what
+//! these figures were compared with.
 //!
 //! An MI250 has two devices on one card, an A16 has four; a process sees one of them.
 

@@ -193,7 +193,7 @@ fn a_card_without_rates_lists_those_that_have_them() {
     assert_eq!(name, "GeForce GTX 1080");
     assert!(known.contains(&"GeForce RTX 4070") && known.contains(&"A100 80 GB"));
     // Every row of both tables belongs to a card, and to one whose bandwidth is known.
-    assert_eq!(known.len(), 25 + 15);
+    assert_eq!(known.len(), 30 + 16);
 }
 
 /// Data sheets round; they agree with cores and clocks within this share.
@@ -206,6 +206,7 @@ fn published_rates_follow_from_cores_and_clocks() {
     let chips = [
         ("Tesla V100 32 GB", 5120.0, 1530.0, 1530.0, 16.0),
         ("Tesla T4", 2560.0, 1590.0, 1590.0, 16.0),
+        ("RTX A4000", 6144.0, 1560.0, 1560.0, 8.0),
         ("RTX A5000", 8192.0, 1695.0, 1695.0, 8.0),
         ("RTX A6000", 10752.0, 1800.0, 1800.0, 8.0),
         ("A10", 9216.0, 1695.0, 1695.0, 8.0),
