@@ -32,7 +32,7 @@ def assembler():
 
 
 def judge(ptx, ptxas, architecture):
-    """The error of a kernel, or an empty string, and how many registers it uses."""
+    """The error of a kernel, or an empty string, how many bytes it spills, and how many registers it uses."""
     with tempfile.TemporaryDirectory() as folder:
         text = pathlib.Path(folder, "kernel.ptx")
         text.write_bytes(ptx)
@@ -40,15 +40,12 @@ def judge(ptx, ptxas, architecture):
         command = [ptxas, f"-arch={architecture}", "-v", text, "-o", cubin]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0:
-        return f"ptxas refuses it:\n{ran.stderr}", 0
+        return f"ptxas refuses it:\n{ran.stderr}", 0, 0
     found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", ran.stderr)
     registers = re.search(r"Used (\d+) registers", ran.stderr)
     if not found or not registers:
-        return f"ptxas does not report its resources:\n{ran.stderr}", 0
-    spills = sum(int(count) for count in found.groups())
-    if spills:
-        return f"it spills {spills} bytes, with {registers[1]} registers", 0
-    return "", int(registers[1])
+        return f"ptxas does not report its resources:\n{ran.stderr}", 0, 0
+    return "", sum(int(count) for count in found.groups()), int(registers[1])
 
 
 def name_of(ptx):
@@ -61,9 +58,11 @@ def refused(stored, ptxas, architecture):
     most = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         verdicts = pool.map(lambda ptx: judge(ptx, ptxas, architecture), stored.values())
-        for (key, ptx), (fault, registers) in zip(stored.items(), verdicts):
+        for (key, ptx), (fault, spilled, registers) in zip(stored.items(), verdicts):
             name = name_of(ptx)
             most[name] = max(most[name], registers)
+            if spilled:
+                fault = f"it spills {spilled} bytes, with {registers} registers"
             if fault:
                 wrong += 1
                 print(f"{architecture} {name} {key}: {fault}", file=sys.stderr)

@@ -50,8 +50,9 @@ def sha(path):
 
 
 class Runs:
-    def __init__(self, program, mpirun, folder):
-        self.program, self.mpirun, self.folder = program, mpirun, folder
+    def __init__(self, program, mpirun, folder, seconds=120):
+        """A run that takes longer than `seconds` hangs."""
+        self.program, self.mpirun, self.folder, self.seconds = program, mpirun, folder, seconds
         data = folder / "data/tiny"
         data.mkdir(parents=True)
         numbers = random.Random(7)
@@ -69,7 +70,7 @@ class Runs:
     def run(self, ranks, args, expected=0, environment=None):
         """Its output; `expected` is its exit code, `None` any failure."""
         process = self.start(ranks, args, environment)
-        text = wait(process)
+        text = wait(process, self.seconds)
         if process.returncode != expected if expected is not None else process.returncode == 0:
             sys.exit(f"{ranks} ranks, {args}: exit code {process.returncode}\n{text}")
         return text

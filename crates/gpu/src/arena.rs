@@ -17,7 +17,7 @@ use fitgpt_plan::{
 use crate::{
     device::GpuDevice,
     dispatch::{cubes, line},
-    kernels::update::{self, AdamStepLaunch},
+    kernels::update::{self, AdamConstantsLaunch},
 };
 
 /// Copies to and from the host go through staging memory in pieces of this many bytes. The runtime
@@ -32,17 +32,17 @@ const LAUNCHES: u32 = 3 * 513;
 
 /// The arena's allocations.
 #[derive(Debug)]
-pub(crate) struct Arena {
-    chunks: Vec<Chunk>,
+pub(crate) struct DeviceArena {
+    chunks: Vec<DeviceChunk>,
 }
 
 #[derive(Debug)]
-struct Chunk {
+struct DeviceChunk {
     handle: Handle,
     size: u64,
 }
 
-impl Arena {
+impl DeviceArena {
     /// Allocates what `plan` needs and fills it with `fill`.
     ///
     /// If the run `settles`, the runtime's pools have their final size afterwards.
@@ -62,7 +62,8 @@ impl Arena {
         };
         let arena = Self::allocate(device, plan, settles).map_err(refused)?;
         let filled = arena.fill_all(device, fill);
-        // Drivers of other interfaces promise memory that they do not have.
+        // CUDA's driver refuses memory that it does not have at once. Others may promise it, so that
+        // only writing to it fails.
         if device.has_pools() {
             filled.map_err(refused)?;
         } else {
@@ -89,7 +90,7 @@ impl Arena {
                 client.flush().map_err(|error| error.to_string())?;
                 Ok(handle)
             })?;
-            chunks.push(Chunk { handle, size });
+            chunks.push(DeviceChunk { handle, size });
         }
         Ok(Self { chunks })
     }
@@ -287,7 +288,7 @@ pub(crate) fn measure_pools(device: &GpuDevice) -> Result<Vec<RuntimePool>, Back
 /// it.
 fn settle(client: &Client) -> Result<(), String> {
     let place = client.memory_dedicated_allocation((), |()| client.empty(PIECE as usize));
-    let many = || AdamStepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    let many = || AdamConstantsLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     for number in 0..LAUNCHES {
         // SAFETY: the kernel writes one number, and one is bound.
         unsafe {

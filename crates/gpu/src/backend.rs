@@ -9,9 +9,9 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    arena::{Arena, clean, sync},
+    arena::{DeviceArena, clean, sync},
     device::GpuDevice,
-    dispatch::Call,
+    dispatch::OpLaunch,
 };
 
 /// Runs programs on one device. The device's thread does the work; this type sends it requests and
@@ -28,7 +28,7 @@ pub struct Gpu {
 struct Work {
     device: GpuDevice,
     plan: Arc<VerifiedPlan>,
-    arena: Arena,
+    arena: DeviceArena,
     watch: Watch,
     guard: Bytes,
 }
@@ -46,7 +46,7 @@ impl Gpu {
         let (of, planned) = (device.clone(), Arc::clone(&plan));
         let work = device.health.ask(move || {
             let is_run = watch == Watch::Off;
-            let arena = Arena::new(&of, &planned, if is_run { 0 } else { POISON }, is_run)?;
+            let arena = DeviceArena::new(&of, &planned, if is_run { 0 } else { POISON }, is_run)?;
             let work = Work { device: of, plan: planned, arena, watch, guard };
             work.fill_constants()?;
             Ok(Arc::new(work))
@@ -109,7 +109,8 @@ impl Work {
             if self.watch == Watch::Poison {
                 self.set_guards(program, at)?;
             }
-            let call = Call::new(&self.device, &self.arena, &self.plan, (program, at), arguments);
+            let call =
+                OpLaunch::new(&self.device, &self.arena, &self.plan, (program, at), arguments);
             self.device.health.guard(|| {
                 call.run();
                 Ok(())
@@ -132,14 +133,14 @@ impl Work {
             self.arena.fill(&self.device, scratch, POISON)?;
         }
         for slot in self.slots(program, at) {
-            self.arena.fill(&self.device, Arena::behind(slot, self.guard), GUARD)?;
+            self.arena.fill(&self.device, DeviceArena::behind(slot, self.guard), GUARD)?;
         }
         Ok(())
     }
 
     fn check_guards(&self, program: usize, at: OpIndex) -> Result<(), BackendError> {
         let slots = self.slots(program, at).into_iter();
-        let guards: Vec<_> = slots.map(|slot| Arena::behind(slot, self.guard)).collect();
+        let guards: Vec<_> = slots.map(|slot| DeviceArena::behind(slot, self.guard)).collect();
         for bytes in self.arena.read_all(&self.device, &guards)? {
             let name = self.plan.program(program).ops()[at.index()].name();
             assert!(

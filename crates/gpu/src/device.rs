@@ -93,7 +93,7 @@ pub struct Adapter {
     /// The driver's name and version.
     pub driver: String,
     /// Its memory, if the driver reports it.
-    pub memory: Option<DeviceMemory>,
+    pub memory: Option<ReportedMemory>,
     /// Its capabilities.
     pub properties: GpuProperties,
     pub(crate) selector: Selector,
@@ -128,7 +128,7 @@ pub(crate) const NVIDIA: u32 = 0x10de;
 
 /// Memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceMemory {
+pub struct ReportedMemory {
     /// Total bytes.
     pub total: Bytes,
     /// Bytes that this process could allocate now.
@@ -288,7 +288,7 @@ impl std::fmt::Debug for GpuDevice {
 
 /// Memory that a device holds for this process, as its runtime reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldMemory {
+pub struct RuntimeMemory {
     /// Arenas, which are separate allocations.
     pub arenas: Bytes,
     /// The runtime's pools for kernel arguments and copies to the host.
@@ -439,18 +439,18 @@ impl GpuDevice {
     }
 
     /// The memory that the runtime reports now.
-    pub fn held(&self) -> Result<HeldMemory, BackendError> {
+    pub fn held(&self) -> Result<RuntimeMemory, BackendError> {
         let here = self.clone();
         self.health.ask(move || here.held_now())
     }
 
     /// [`held`](Self::held), called on the device's thread, which has the only stream.
-    pub(crate) fn held_now(&self) -> Result<HeldMemory, BackendError> {
+    pub(crate) fn held_now(&self) -> Result<RuntimeMemory, BackendError> {
         let report = self.health.guard(|| {
             arena::sync(&self.client)?;
             Ok(self.client.memory_report(MemoryScope::CurrentStream))
         })?;
-        let mut held = HeldMemory { arenas: Bytes::ZERO, pools: Vec::new() };
+        let mut held = RuntimeMemory { arenas: Bytes::ZERO, pools: Vec::new() };
         for stream in report.streams {
             held.arenas = held.arenas + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
             let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);

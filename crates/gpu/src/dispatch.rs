@@ -24,21 +24,20 @@ use cubecl::{
 };
 use fitgpt_exec::{Arguments, random};
 use fitgpt_plan::{
-    config,
     memory::{Slot, VerifiedPlan},
     program::{Dropout, Op, Program},
     units::{DType, OpIndex, TensorId},
 };
 
 use crate::{
-    arena::Arena,
+    arena::DeviceArena,
     device::{GpuDevice, GpuProperties},
     kernels::{
         elementwise,
-        mask::{self, Mask, MaskLaunch, WideLaunch},
-        math::{Gelu, UNITS},
+        mask::{self, DropoutMask, DropoutMaskLaunch, WideLaunch},
+        math::UNITS,
     },
-    target::{ALIGNMENT, Scratch},
+    target::{ALIGNMENT, ScratchParts},
 };
 
 /// Launches a kernel, or records it in the test that compiles every kernel for CUDA. All launches
@@ -67,30 +66,30 @@ macro_rules! launch {
 pub(crate) use launch;
 
 /// One op to be launched.
-pub(crate) struct Call<'c> {
+pub(crate) struct OpLaunch<'c> {
     device: &'c GpuDevice,
-    arena: &'c Arena,
+    arena: &'c DeviceArena,
     plan: &'c VerifiedPlan,
     program: usize,
     at: OpIndex,
     listing: &'c Program,
     op: &'c Op,
     arguments: &'c Arguments,
-    scratch: Scratch,
+    scratch: ScratchParts,
     bound: RefCell<LaunchBindings>, // since the last launch
 }
 
-impl<'c> Call<'c> {
+impl<'c> OpLaunch<'c> {
     pub(crate) fn new(
         device: &'c GpuDevice,
-        arena: &'c Arena,
+        arena: &'c DeviceArena,
         plan: &'c VerifiedPlan,
         (program, at): (usize, OpIndex),
         arguments: &'c Arguments,
     ) -> Self {
         let listing = plan.program(program);
         let op = &listing.ops()[at.index()];
-        let scratch = Scratch::of(listing, op, &device.properties());
+        let scratch = ScratchParts::of(listing, op, &device.properties());
         let bound = RefCell::default();
         Self { device, arena, plan, program, at, listing, op, arguments, scratch, bound }
     }
@@ -273,7 +272,7 @@ impl<'c> Call<'c> {
 
     /// Computes the mask keys of the sequences of `id` in the first part of the scratch, and
     /// returns the argument that kernels need to use them.
-    fn keys<'k>(&'k self, dropout: &Dropout, id: TensorId) -> impl Fn() -> MaskLaunch + 'k {
+    fn keys<'k>(&'k self, dropout: &Dropout, id: TensorId) -> impl Fn() -> DropoutMaskLaunch + 'k {
         self.keys_in(dropout, id, || self.words())
     }
 
@@ -282,7 +281,7 @@ impl<'c> Call<'c> {
         dropout: &Dropout,
         id: TensorId,
         place: impl Fn() -> BufferArg + 'k,
-    ) -> impl Fn() -> MaskLaunch + 'k {
+    ) -> impl Fn() -> DropoutMaskLaunch + 'k {
         let sequences = self.listing.get(id).shape[0] as usize;
         let wide = |word: u64| WideLaunch::new(word as u32, (word >> 32) as u32);
         let site = random::site(dropout);
@@ -300,7 +299,7 @@ impl<'c> Call<'c> {
             sequences,
         );
         let of_any = random::Mask::new(dropout, self.arguments, 0);
-        move || MaskLaunch::new(place(), of_any.threshold, of_any.scale)
+        move || DropoutMaskLaunch::new(place(), of_any.threshold, of_any.scale)
     }
 }
 
@@ -354,16 +353,9 @@ fn optional<T: cubecl::prelude::LaunchArg>(
     argument.into()
 }
 
-type OptionalMask = ComptimeOptionArgs<Mask>;
+type OptionalMask = ComptimeOptionArgs<DropoutMask>;
 
-fn kind(gelu: config::Gelu) -> Gelu {
-    match gelu {
-        config::Gelu::Exact => Gelu::Exact,
-        config::Gelu::Tanh => Gelu::Tanh,
-    }
-}
-
-/// See [`Call::windows`].
+/// See [`OpLaunch::windows`].
 fn windows(count: usize, unit_bytes: &[u64], max: u64) -> Vec<Range<usize>> {
     let largest = unit_bytes.iter().copied().max().unwrap_or(1).max(1);
     let fits = (max / largest) as usize;

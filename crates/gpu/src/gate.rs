@@ -40,7 +40,7 @@ use crate::{
         attention::padded,
         math::{SumOrder, UNITS},
         product::ProductUnits,
-        update::{self, AdamStepLaunch},
+        update::{self, AdamConstantsLaunch},
     },
 };
 
@@ -230,7 +230,7 @@ fn record_all(case: &GateCase) {
 
 /// Records the only kernel that no op launches; it fills the runtime's pools.
 fn record_settling() {
-    let many = || AdamStepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    let many = || AdamConstantsLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     let place = software().client.empty(4);
     // SAFETY: nothing is launched.
     let place = unsafe { BufferArg::from_raw_parts(place, 1) };

@@ -94,24 +94,24 @@ impl Health {
         work: impl FnOnce(&dyn Fn(W)) -> Result<T, BackendError> + Send + 'static,
         mut on_progress: impl FnMut(W),
     ) -> Result<T, BackendError> {
-        enum Message<W, T> {
+        enum JobMessage<W, T> {
             Progress(W),
             Result(Result<T, BackendError>),
         }
         self.check()?;
         let (sender, receiver) = mpsc::channel();
         let job = move || {
-            let report = |progress| drop(sender.send(Message::Progress(progress)));
+            let report = |progress| drop(sender.send(JobMessage::Progress(progress)));
             let result = work(&report);
-            let _ = sender.send(Message::Result(result));
+            let _ = sender.send(JobMessage::Result(result));
         };
         if self.jobs.send(Box::new(job)).is_err() {
             return Err(self.fail(ENDED.to_owned()));
         }
         loop {
             match receiver.recv_timeout(self.patience()) {
-                Ok(Message::Progress(progress)) => on_progress(progress),
-                Ok(Message::Result(result)) => return result,
+                Ok(JobMessage::Progress(progress)) => on_progress(progress),
+                Ok(JobMessage::Result(result)) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     let seconds = self.patience().as_secs();
                     return Err(self.fail(format!("it has not answered for {seconds} s")));

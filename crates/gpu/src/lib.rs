@@ -24,8 +24,8 @@ mod target;
 pub use self::{
     backend::Gpu,
     device::{
-        Adapter, AdapterKind, Api, DeviceMemory, GpuDevice, GpuProperties, HeldMemory, adapters,
-        cuda_faults,
+        Adapter, AdapterKind, Api, GpuDevice, GpuProperties, ReportedMemory, RuntimeMemory,
+        adapters, cuda_faults,
     },
     health::InjectedFault,
     memory::{NoVulkan, vulkan},

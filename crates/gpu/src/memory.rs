@@ -3,11 +3,11 @@
 
 use cubecl::wgpu::wgpu;
 
-use crate::device::DeviceMemory;
+use crate::device::ReportedMemory;
 
 /// The memory of `adapter`; `None` if the driver does not report it.
 #[cfg(target_vendor = "apple")]
-pub(crate) fn of(_adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
+pub(crate) fn of(_adapter: &wgpu::Adapter) -> Option<ReportedMemory> {
     None
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn of(_adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
 /// what it already holds. A driver without that extension only reports the size, and all of it
 /// counts as free.
 #[cfg(not(target_vendor = "apple"))]
-pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
+pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<ReportedMemory> {
     use ash::vk;
     use fitgpt_plan::units::Bytes;
 
@@ -49,7 +49,7 @@ pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
             };
         }
     }
-    (total > 0).then(|| DeviceMemory { total: Bytes::new(total), free: Bytes::new(free) })
+    (total > 0).then(|| ReportedMemory { total: Bytes::new(total), free: Bytes::new(free) })
 }
 
 /// Why there is no Vulkan.

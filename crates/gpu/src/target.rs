@@ -125,7 +125,7 @@ impl Target for GpuTarget {
     }
 
     fn scratch(&self, program: &Program, op: &Op) -> Bytes {
-        Scratch::of(program, op, &self.properties).bytes()
+        ScratchParts::of(program, op, &self.properties).bytes()
     }
 }
 
@@ -160,14 +160,14 @@ impl MuonScratch {
 
 /// The scratch of an op: two parts of 4-byte words, each aligned for binding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scratch {
+pub(crate) struct ScratchParts {
     /// The keys of masks, the links of tokens, or Muon's matrices.
     pub(crate) words: u64,
     /// Partial sums.
     pub(crate) floats: u64,
 }
 
-impl Scratch {
+impl ScratchParts {
     pub(crate) fn of(program: &Program, op: &Op, properties: &GpuProperties) -> Self {
         let get = |id: TensorId| program.get(id);
         let keys = |dropped: bool, id: TensorId| if dropped { 2 * get(id).shape[0] } else { 0 };

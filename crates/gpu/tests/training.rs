@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fitgpt_exec::{Arguments, Backend, Watch};
-use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, HeldMemory, adapters};
+use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, RuntimeMemory, adapters};
 use fitgpt_plan::{
     config::Gelu,
     family::{Family, gpt2::Gpt2Sizes},
@@ -149,7 +149,7 @@ fn holds_what_was_planned(model: &Model, device: &GpuDevice) {
     let mut gpu = started(model, device, BATCH);
     // The pools were measured before planning, and the plan includes them.
     let planned =
-        HeldMemory { arenas: gpu.plan().plan().arena_bytes(), pools: device.pools().to_vec() };
+        RuntimeMemory { arenas: gpu.plan().plan().arena_bytes(), pools: device.pools().to_vec() };
     assert_eq!(device.held().unwrap(), planned);
     let first = step(&mut gpu, 0);
     assert_eq!(device.held().unwrap(), planned);

@@ -13,7 +13,7 @@ use std::{collections::HashMap, fmt};
 pub(crate) struct KernelKey(pub(super) u128);
 
 impl KernelKey {
-    /// FNV-1a with 128 bits, which is the same in every build; no one chooses texts to collide.
+    /// FNV-1a with 128 bits, which is the same in every build. Nobody crafts kernels with equal hashes.
     pub(crate) fn of(text: &str) -> Self {
         const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -28,8 +28,8 @@ impl fmt::Display for KernelKey {
     }
 }
 
-/// The name of a kernel's function, without the hash that CubeCL appends. Alone, the rest might be
-/// the name of one of CUDA's functions.
+/// The name of a kernel's function, without the hash that CubeCL appends. It ends in `_kernel`, because
+/// the rest may be the name of a function of CUDA.
 pub(super) fn function_name(entry: &str) -> String {
     let base = match entry.rsplit_once('_') {
         Some((base, hash)) if is_hash(hash) => base,

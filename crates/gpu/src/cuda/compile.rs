@@ -1,4 +1,4 @@
-//! From a kernel in Rust to CUDA C++, and what CubeCL is told about a card.
+//! Compiles kernels from Rust to CUDA C++, and describes a card to CubeCL.
 
 use cubecl::{
     CompilationError, Compiler, CubeKernel, ExecutionMode,
@@ -26,13 +26,13 @@ use super::{
     driver::{Card, Source},
 };
 
-/// Slots of the arena begin at multiples of less.
+/// The alignment of allocations that CubeCL is told. The slots of an arena need less.
 pub(super) const ALIGNMENT: usize = 512;
 
 /// The CUDA C++ of a kernel: the same text in every process and build.
 pub(crate) fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
     let mut definition = define_kernel(kernel)?;
-    // The kernels check the bounds they need.
+    // The kernels check bounds themselves where they need to.
     definition.settings.execution_mode = ExecutionMode::Unchecked;
     let entry = definition.settings.kernel_name.clone();
     let options = CompilationOptions {

@@ -8,7 +8,7 @@ use std::fmt;
 /// An address in a device's memory.
 pub(crate) type Address = u64;
 
-/// What is known of a card before anything is allocated on it.
+/// A card's properties, known before anything is allocated on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Card {
     pub(crate) name: String,
@@ -22,14 +22,14 @@ pub(crate) struct Card {
 
 /// A driver call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct DriverFault {
     /// The call, as CUDA names it.
     pub(crate) call: &'static str,
     /// The error's name or text.
     pub(crate) error: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DriverFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` failed: {}", self.call, self.error)
     }
@@ -56,25 +56,29 @@ pub(crate) struct Launch<'l> {
     pub(crate) constants: &'l [u64],
 }
 
-/// An open device. Calls are in order; only `download` and `wait` wait for the kernels before
-/// them.
+/// An open device. Calls take effect in order; only `download`, `free` and `wait` wait for earlier
+/// kernels.
 pub(crate) trait Driver: Sized + Send + fmt::Debug + 'static {
     /// A kernel on the device.
     type Function: Send + fmt::Debug;
 
     /// Opens device `index`.
-    fn open(index: u16) -> Result<Self, Fault>;
+    fn open(index: u16) -> Result<Self, DriverFault>;
     fn card(&self) -> Card;
-    fn allocate(&mut self, bytes: u64) -> Result<Address, Fault>;
-    fn free(&mut self, address: Address) -> Result<(), Fault>;
-    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), Fault>;
-    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), Fault>;
-    fn load(&mut self, source: &Source) -> Result<Self::Function, Fault>;
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverFault>;
+    fn free(&mut self, address: Address) -> Result<(), DriverFault>;
+    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), DriverFault>;
+    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), DriverFault>;
+    fn load(&mut self, source: &Source) -> Result<Self::Function, DriverFault>;
     /// # Safety
     ///
     /// The kernel stays within its operands.
-    unsafe fn launch(&mut self, function: &Self::Function, launch: &Launch) -> Result<(), Fault>;
-    fn wait(&mut self) -> Result<(), Fault>;
+    unsafe fn launch(
+        &mut self,
+        function: &Self::Function,
+        launch: &Launch,
+    ) -> Result<(), DriverFault>;
+    fn wait(&mut self) -> Result<(), DriverFault>;
 }
 
 impl Card {

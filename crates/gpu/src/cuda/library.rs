@@ -1,7 +1,7 @@
 //! CUDA through the driver's library (`libcuda.so`, `nvcuda.dll`), which is loaded at run time.
 //!
-//! Never run on a card by us, only on a stand-in for the library (`simulated/driver.cpp`): each call is
-//! checked, and an error carries the call's name and CUDA's own.
+//! We have never run it on a card, only on a stand-in for the library (`simulated/driver.cpp`). Each
+//! call is checked; an error has the name of the call and CUDA's name of the error.
 
 use std::ffi::{CString, c_void};
 
@@ -12,12 +12,12 @@ use cudarc::driver::{
 use fitgpt_plan::units::Bytes;
 
 use super::{
-    driver::{Address, Card, Driver, Fault, Launch, Source},
+    driver::{Address, Card, Driver, DriverFault, Launch, Source},
     ptx::Ptx,
     stored::{ARCHITECTURE, WIDEST_HEAD},
 };
 use crate::{
-    device::{Adapter, AdapterKind, Api, DeviceMemory, GpuProperties, NVIDIA, Selector, whole},
+    device::{Adapter, AdapterKind, Api, GpuProperties, NVIDIA, ReportedMemory, Selector, whole},
     kernels::{math::SumOrder, product::ProductUnits},
 };
 
@@ -26,14 +26,13 @@ pub(crate) fn adapters() -> Vec<Adapter> {
     listed().into_iter().filter_map(Result::ok).collect()
 }
 
-/// Why cards of this machine are not among [`adapters`]. Without the driver's library there is no
-/// card, and nothing to say.
+/// Why cards of this machine are not among [`adapters`]. Empty without the driver's library.
 pub(crate) fn faults() -> Vec<String> {
     let faults = listed().into_iter().filter_map(Result::err);
     faults.map(|fault| format!("CUDA: {fault}")).collect()
 }
 
-fn listed() -> Vec<Result<Adapter, Fault>> {
+fn listed() -> Vec<Result<Adapter, DriverFault>> {
     // SAFETY: only asks whether a library can be loaded.
     if !unsafe { is_culib_present() } {
         return Vec::new();
@@ -47,13 +46,13 @@ fn listed() -> Vec<Result<Adapter, Fault>> {
     }
 }
 
-fn adapter(index: u16) -> Result<Adapter, Fault> {
+fn adapter(index: u16) -> Result<Adapter, DriverFault> {
     let device = device(index)?;
     let card = card(device)?;
-    // A full card has no memory for a context. It is listed nevertheless: opening it says why.
+    // A full card has no memory for a context. It is listed anyway: opening it reports the error.
     let memory = Library::open(index).and_then(|_open| {
         let (free, total) = result::mem_get_info().map_err(|error| fault("cuMemGetInfo", error))?;
-        Ok(DeviceMemory { total: Bytes::new(total as u64), free: Bytes::new(free as u64) })
+        Ok(ReportedMemory { total: Bytes::new(total as u64), free: Bytes::new(free as u64) })
     });
     Ok(Adapter {
         name: card.name,
@@ -70,7 +69,7 @@ fn adapter(index: u16) -> Result<Adapter, Fault> {
             has_f16: true,
             has_bf16: true,
             widest_head: WIDEST_HEAD,
-            // Known when the device is open.
+            // Known once the device is open.
             core: ProductUnits::Units,
             sums: SumOrder::Tree,
             #[cfg(test)]
@@ -104,29 +103,29 @@ pub(crate) struct Function {
 // SAFETY: as for `Library`.
 unsafe impl Send for Function {}
 
-fn fault(call: &'static str, error: DriverError) -> Fault {
+fn fault(call: &'static str, error: DriverError) -> DriverFault {
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
-    Fault { call, error: name.unwrap_or_else(|_| format!("error {:?}", error.0)) }
+    DriverFault { call, error: name.unwrap_or_else(|_| format!("error {:?}", error.0)) }
 }
 
-/// Device `index`, which needs no memory on it.
-fn device(index: u16) -> Result<sys::CUdevice, Fault> {
+/// Device `index`. Asking for it takes no memory on the device.
+fn device(index: u16) -> Result<sys::CUdevice, DriverFault> {
     // SAFETY: only asks whether a library can be loaded.
     if !unsafe { is_culib_present() } {
         let error = "the driver's library is not on this machine".to_owned();
-        return Err(Fault { call: "cuInit", error });
+        return Err(DriverFault { call: "cuInit", error });
     }
     result::init().map_err(|error| fault("cuInit", error))?;
     result::device::get(i32::from(index)).map_err(|error| fault("cuDeviceGet", error))
 }
 
-fn attribute(device: sys::CUdevice, which: CUdevice_attribute) -> Result<u32, Fault> {
+fn attribute(device: sys::CUdevice, which: CUdevice_attribute) -> Result<u32, DriverFault> {
     // SAFETY: the device comes from the driver.
     let value = unsafe { result::device::get_attribute(device, which) };
     value.map(|value| value as u32).map_err(|error| fault("cuDeviceGetAttribute", error))
 }
 
-fn card(device: sys::CUdevice) -> Result<Card, Fault> {
+fn card(device: sys::CUdevice) -> Result<Card, DriverFault> {
     use CUdevice_attribute::{
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
@@ -141,7 +140,7 @@ fn card(device: sys::CUdevice) -> Result<Card, Fault> {
             "the card has sm_{architecture}, and the kernels need sm_{ARCHITECTURE} (2020) or newer: \
              use `--device=vulkan`"
         );
-        return Err(Fault { call: "cuDeviceGetAttribute", error });
+        return Err(DriverFault { call: "cuDeviceGetAttribute", error });
     }
     Ok(Card {
         name: result::device::get_name(device).map_err(|error| fault("cuDeviceGetName", error))?,
@@ -153,7 +152,7 @@ fn card(device: sys::CUdevice) -> Result<Card, Fault> {
 }
 
 impl Library {
-    fn make_current(&self) -> Result<(), Fault> {
+    fn make_current(&self) -> Result<(), DriverFault> {
         // SAFETY: the context is retained for as long as this lives.
         unsafe { result::ctx::set_current(self.context) }
             .map_err(|error| fault("cuCtxSetCurrent", error))
@@ -163,7 +162,7 @@ impl Library {
 impl Driver for Library {
     type Function = Function;
 
-    fn open(index: u16) -> Result<Self, Fault> {
+    fn open(index: u16) -> Result<Self, DriverFault> {
         let device = device(index)?;
         let card = card(device)?;
         // SAFETY: the device comes from the driver.
@@ -182,20 +181,20 @@ impl Driver for Library {
         self.card.clone()
     }
 
-    fn allocate(&mut self, bytes: u64) -> Result<Address, Fault> {
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverFault> {
         self.make_current()?;
         // SAFETY: the context is current; the memory is written before it is read.
         unsafe { result::malloc_sync(bytes as usize) }.map_err(|error| fault("cuMemAlloc", error))
     }
 
-    fn free(&mut self, address: Address) -> Result<(), Fault> {
+    fn free(&mut self, address: Address) -> Result<(), DriverFault> {
         self.make_current()?;
         self.wait()?;
         // SAFETY: allocated above, given back once, and nothing that was launched is left to run.
         unsafe { result::free_sync(address) }.map_err(|error| fault("cuMemFree", error))
     }
 
-    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), Fault> {
+    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), DriverFault> {
         self.make_current()?;
         // SAFETY: the range was resolved within an allocation. From memory that is not pinned the
         // call returns once the bytes are staged, so they need not outlive it.
@@ -203,7 +202,7 @@ impl Driver for Library {
             .map_err(|error| fault("cuMemcpyHtoDAsync", error))
     }
 
-    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), Fault> {
+    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), DriverFault> {
         self.make_current()?;
         // SAFETY: the range was resolved within an allocation, and the copy is waited for.
         unsafe { result::memcpy_dtoh_async(into, from, self.stream) }
@@ -211,7 +210,7 @@ impl Driver for Library {
         self.wait()
     }
 
-    fn load(&mut self, source: &Source) -> Result<Function, Fault> {
+    fn load(&mut self, source: &Source) -> Result<Function, DriverFault> {
         self.make_current()?;
         let ptx = self.ptx.of(source)?;
         let name = CString::new(source.name.as_str()).expect("a name in C++");
@@ -232,7 +231,7 @@ impl Driver for Library {
         Ok(Function { handle: function, shared_bytes: source.shared_bytes as u32 })
     }
 
-    unsafe fn launch(&mut self, function: &Function, launch: &Launch) -> Result<(), Fault> {
+    unsafe fn launch(&mut self, function: &Function, launch: &Launch) -> Result<(), DriverFault> {
         self.make_current()?;
         let [gx, gy, gz] = launch.grid;
         let [bx, by, bz] = launch.block;
@@ -257,7 +256,7 @@ impl Driver for Library {
         .map_err(|error| fault("cuLaunchKernel", error))
     }
 
-    fn wait(&mut self) -> Result<(), Fault> {
+    fn wait(&mut self) -> Result<(), DriverFault> {
         // SAFETY: the stream lives as long as this.
         unsafe { result::stream::synchronize(self.stream) }
             .map_err(|error| fault("cuStreamSynchronize", error))

@@ -1,8 +1,8 @@
 //! NVIDIA's cards through CUDA: a thin runtime for kernels that CubeCL turns into CUDA C++.
 //!
 //! [`server`] is what CubeCL launches through, [`driver`] the few calls that it makes. In a run
-//! those go to the driver's library ([`library`]), which is looked for at run time: without it
-//! there are no cards, and nothing panics. In tests they go to a process that executes the same
+//! those go to the driver's library ([`library`]), which is loaded at run time: without it no cards
+//! are listed, and nothing panics. In tests they go to a process that executes the same
 //! CUDA C++ on the CPU ([`simulated`]).
 //!
 //! The kernels are in the program as PTX ([`stored`]), found by a hash of their CUDA C++
@@ -38,7 +38,7 @@ pub(crate) fn open<D: Driver>(
     adapter: &Adapter,
 ) -> Result<(Client, GpuProperties), String> {
     let client = Client::load::<CudaServer<D>>(DeviceId { type_id: 0, index_id: index });
-    client.flush().map_err(|error| error.to_string())?; // an error of opening it
+    client.flush().map_err(|error| error.to_string())?; // reports why it did not open
     let of = client.properties();
     let shared_bytes = of.hardware.max_shared_memory_size;
     let (core, sums) = (ProductUnits::of(of), SumOrder::with_planes_of(&of.hardware));

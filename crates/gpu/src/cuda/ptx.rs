@@ -15,23 +15,23 @@ use libloading::Library;
 
 use super::{
     canonical::KernelKey,
-    driver::{Fault, Source},
+    driver::{DriverFault, Source},
     stored::StoredKernels,
 };
 
-type Program = *mut c_void;
+type NvrtcProgram = *mut c_void;
 type Create = unsafe extern "C" fn(
-    *mut Program,
+    *mut NvrtcProgram,
     *const c_char,
     *const c_char,
     c_int,
     *const *const c_char,
     *const *const c_char,
 ) -> c_int;
-type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
-type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
-type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
-type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
+type Compile = unsafe extern "C" fn(NvrtcProgram, c_int, *const *const c_char) -> c_int;
+type Size = unsafe extern "C" fn(NvrtcProgram, *mut usize) -> c_int;
+type Text = unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> c_int;
+type Destroy = unsafe extern "C" fn(*mut NvrtcProgram) -> c_int;
 
 /// Makes PTX for one architecture.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ struct Nvrtc {
     include: PathBuf,
 }
 
-fn fault(error: String) -> Fault {
-    Fault { call: "nvrtcCompileProgram", error }
+fn fault(error: String) -> DriverFault {
+    DriverFault { call: "nvrtcCompileProgram", error }
 }
 
 impl Ptx {
@@ -57,12 +57,12 @@ impl Ptx {
     }
 
     /// The PTX of a kernel, ending with a zero byte.
-    pub(crate) fn of(&mut self, source: &Source) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn of(&mut self, source: &Source) -> Result<Vec<u8>, DriverFault> {
         let key = KernelKey::of(&source.text);
         if self.stored.is_none() {
             let unpacked = StoredKernels::unpack();
             self.stored =
-                Some(unpacked.map_err(|error| Fault { call: "cuModuleLoadData", error })?);
+                Some(unpacked.map_err(|error| DriverFault { call: "cuModuleLoadData", error })?);
         }
         let stored = self.stored.as_ref().expect("unpacked above");
         if let Some(ptx) = stored.get(key) {
@@ -134,7 +134,7 @@ fn entries(folder: &Path, start: &str) -> Vec<PathBuf> {
 }
 
 impl Nvrtc {
-    fn find(kernel: &str) -> Result<Self, Fault> {
+    fn find(kernel: &str) -> Result<Self, DriverFault> {
         let names = if cfg!(windows) { ["nvrtc64", "bin"] } else { ["libnvrtc.so", "lib"] };
         for root in roots() {
             let include = root.join("include");
@@ -158,7 +158,7 @@ impl Nvrtc {
         )))
     }
 
-    fn compile(&self, source: &Source, architecture: u32) -> Result<Vec<u8>, Fault> {
+    fn compile(&self, source: &Source, architecture: u32) -> Result<Vec<u8>, DriverFault> {
         let missing = |error: libloading::Error| fault(error.to_string());
         let text = CString::new(source.text.as_str()).expect("a text in C++");
         let options = [

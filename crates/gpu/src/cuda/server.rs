@@ -1,8 +1,8 @@
 //! CubeCL's server for CUDA: what its launches, copies and allocations become on a [`Driver`].
 //!
-//! There are no pools. An allocation is one of the driver's, and nothing else is: scalars travel
-//! with the launch, and copies use the driver's own staging. So what a run holds on a card is its
-//! arena, the kernels' code and the driver's context.
+//! There are no pools: each allocation is one allocation of the driver, and nothing else is allocated.
+//! Scalars travel with the launch, and copies use the driver's own staging. So a run holds its arena
+//! on the card, the kernels' code and the driver's context.
 //!
 //! A failed launch or copy is remembered, and everything after it fails with the same error: on a
 //! card such an error is sticky. A refused allocation is reported once.
@@ -35,13 +35,13 @@ use cubecl_server::allocator::ContiguousMemoryLayoutPolicy;
 
 use super::{
     compile,
-    driver::{Address, Card, Driver, Fault, Launch},
+    driver::{Address, Card, Driver, DriverFault, Launch},
 };
 
 /// One open device.
 #[derive(Debug)]
 pub(crate) struct CudaServer<D: Driver> {
-    driver: Result<D, Fault>,
+    driver: Result<D, DriverFault>,
     utilities: Arc<ServerUtilities>,
     allocations: HashMap<ManagedMemoryId, Allocation>,
     kernels: HashMap<KernelId, Loaded<D::Function>>,
@@ -55,7 +55,7 @@ pub(crate) struct CudaServer<D: Driver> {
 struct Allocation {
     address: Address,
     bytes: u64,
-    /// Shows when nobody else holds the memory any longer.
+    /// Shows whether anything else still holds the memory.
     handle: ManagedMemoryHandle,
 }
 
@@ -65,7 +65,7 @@ struct Loaded<F> {
     block: [u32; 3],
 }
 
-fn error(fault: &Fault) -> ServerError {
+fn error(fault: &DriverFault) -> ServerError {
     ServerError::Generic { reason: fault.to_string(), backtrace: BackTrace::capture() }
 }
 
@@ -75,7 +75,7 @@ fn failure(reason: String) -> ServerError {
 
 /// The driver, unless it did not open or something failed.
 fn ready<'d, D>(
-    driver: &'d mut Result<D, Fault>,
+    driver: &'d mut Result<D, DriverFault>,
     failed: Option<&ServerError>,
 ) -> Result<&'d mut D, ServerError> {
     match failed {
@@ -114,7 +114,7 @@ impl<D: Driver> DeviceService for CudaServer<D> {
 }
 
 impl<D: Driver> CudaServer<D> {
-    /// What went wrong so far, if anything did.
+    /// The error that has not been reported yet or that stays, if there is one.
     fn health(&mut self) -> Result<(), ServerError> {
         match self.refused.take().or_else(|| self.failed.clone()) {
             Some(error) => Err(error),
@@ -122,8 +122,11 @@ impl<D: Driver> CudaServer<D> {
         }
     }
 
-    /// Calls the driver. An error stays.
-    fn call<T>(&mut self, call: impl FnOnce(&mut D) -> Result<T, Fault>) -> Result<T, ServerError> {
+    /// Calls the driver. After an error, every later call fails with it.
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut D) -> Result<T, DriverFault>,
+    ) -> Result<T, ServerError> {
         let driver = ready(&mut self.driver, self.failed.as_ref())?;
         call(driver).map_err(|fault| self.failed.insert(error(&fault)).clone())
     }
@@ -141,7 +144,7 @@ impl<D: Driver> CudaServer<D> {
         }
     }
 
-    /// Gives back what nobody holds.
+    /// Frees allocations that nothing else holds.
     fn clean(&mut self) -> Result<(), ServerError> {
         let free = |(id, of): (&ManagedMemoryId, &Allocation)| {
             of.handle.is_free().then_some((*id, of.address))
@@ -291,7 +294,7 @@ impl<D: Driver> Server for CudaServer<D> {
     }
 
     fn memory_report(&mut self, stream: StreamId) -> Option<StreamMemoryReport> {
-        let _ = self.clean(); // a failure stays and is reported by the next call
+        let _ = self.clean(); // a failure is kept and reported by the next call
         let bytes = self.allocations.values().map(|allocation| allocation.bytes);
         let (count, largest) = (self.allocations.len() as u64, bytes.clone().max().unwrap_or(0));
         let pool = |kind, count, bytes, largest_alloc| MemoryPoolReport {
@@ -335,13 +338,13 @@ impl<D: Driver> Server for CudaServer<D> {
     }
 
     fn allocation_mode(&mut self, _: MemoryAllocationMode, _: StreamId) {
-        // Every allocation has memory to itself.
+        // There is only one mode: each allocation is separate.
     }
 }
 
 impl<D: Driver> ServerCommunication for CudaServer<D> {}
 
-/// CubeCL asks for a storage type; nothing here hands out its resources.
+/// CubeCL requires a storage type; nothing uses this one.
 #[derive(Debug)]
 pub(crate) struct NoStorage;
 

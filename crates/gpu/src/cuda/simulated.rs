@@ -18,7 +18,7 @@ use std::{
     sync::{LazyLock, Mutex},
 };
 
-use super::driver::{Address, Card, Driver, Fault, Launch, Source};
+use super::driver::{Address, Card, Driver, DriverFault, Launch, Source};
 
 /// What watches the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,8 +106,8 @@ impl Watcher {
     }
 }
 
-fn fault(call: &'static str, error: impl ToString) -> Fault {
-    Fault { call, error: error.to_string() }
+fn fault(call: &'static str, error: impl ToString) -> DriverFault {
+    DriverFault { call, error: error.to_string() }
 }
 
 /// Where compiled kernels are kept: the same text is compiled once.
@@ -117,7 +117,7 @@ fn folder() -> PathBuf {
     target.ancestors().nth(3).unwrap().join("cuda-on-cpu")
 }
 
-fn compiler() -> Result<&'static str, Fault> {
+fn compiler() -> Result<&'static str, DriverFault> {
     let has = |name: &&str| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).status();
         version.is_ok_and(|status| status.success())
@@ -128,7 +128,7 @@ fn compiler() -> Result<&'static str, Fault> {
 }
 
 /// Compiles `text` into a file that is named after it, unless it is there.
-fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<PathBuf, Fault> {
+fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<PathBuf, DriverFault> {
     let mut hasher = DefaultHasher::new();
     (text, flags, HEADERS).hash(&mut hasher);
     let made = folder.join(format!("{name}-{:016x}", hasher.finish()));
@@ -169,7 +169,7 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
 }
 
 /// A folder with the stand-in for the library of NVIDIA's driver (`driver.cpp`), under its name.
-pub(crate) fn driver_folder() -> Result<PathBuf, Fault> {
+pub(crate) fn driver_folder() -> Result<PathBuf, DriverFault> {
     let folder = folder();
     fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
     let library = compile(&folder, "driver", DRIVER, &["-O1", "-fPIC", "-shared"])?;
@@ -188,13 +188,13 @@ fn shared_name(text: &str) -> Option<&str> {
     declaration.rsplit(' ').next()
 }
 
-/// A kernel's text as a library: with an entry, and with its shared memory.
+/// A kernel's text as a library: with a function that calls the kernel, and its shared memory.
 fn library(text: &str, name: &str, shared_bytes: usize) -> String {
     let mut library = format!("#include \"prelude.h\"\n{text}\n");
     library += "extern \"C\" void simulated_entry(void **arguments) {\n";
     library += &format!("    simulated::enter(&{name}, arguments);\n}}\n");
     if let Some(shared) = shared_name(text) {
-        // No larger alignment: AddressSanitizer would leave out what it watches behind the array.
+        // With a larger alignment AddressSanitizer would omit the red zone after the array.
         library += &format!("__attribute__((aligned(32))) char {shared}[{shared_bytes}];\n");
         library += &format!("extern \"C\" {{ char *simulated_shared = {shared}; }}\n");
     }
@@ -202,7 +202,7 @@ fn library(text: &str, name: &str, shared_bytes: usize) -> String {
 }
 
 impl Simulated {
-    fn put(&mut self, values: &[&[u8]]) -> Result<(), Fault> {
+    fn put(&mut self, values: &[&[u8]]) -> Result<(), DriverFault> {
         let mut put = || {
             for value in values {
                 self.requests.write_all(value)?;
@@ -212,12 +212,12 @@ impl Simulated {
         put().map_err(|_| self.ended())
     }
 
-    fn get(&mut self, into: &mut [u8]) -> Result<(), Fault> {
+    fn get(&mut self, into: &mut [u8]) -> Result<(), DriverFault> {
         self.answers.read_exact(into).map_err(|_| self.ended())
     }
 
-    /// The output of a process that has ended.
-    fn ended(&mut self) -> Fault {
+    /// The fault that ended the process, from what it printed.
+    fn ended(&mut self) -> DriverFault {
         let _ = self.child.wait();
         let report = fs::read_to_string(&self.report).unwrap_or_default();
         let what = report.lines().find(|line| line.contains("ERROR") || line.contains("error:"));
@@ -225,7 +225,7 @@ impl Simulated {
     }
 
     /// Fails if a test wants this call to.
-    fn attempt(&mut self, call: &'static str) -> Result<(), Fault> {
+    fn attempt(&mut self, call: &'static str) -> Result<(), DriverFault> {
         match self.failing.as_mut().filter(|failing| failing.call == call) {
             Some(FailingCall { error, calls_before: 0, .. }) => Err(fault(call, *error)),
             Some(failing) => {
@@ -237,7 +237,7 @@ impl Simulated {
     }
 
     /// Sends a request and waits for the answer.
-    fn ask(&mut self, call: &'static str, request: &[&[u8]]) -> Result<(), Fault> {
+    fn ask(&mut self, call: &'static str, request: &[&[u8]]) -> Result<(), DriverFault> {
         self.attempt(call)?;
         self.put(request)?;
         let mut head = [0; 8];
@@ -255,7 +255,7 @@ impl Simulated {
 impl Driver for Simulated {
     type Function = u32;
 
-    fn open(index: u16) -> Result<Self, Fault> {
+    fn open(index: u16) -> Result<Self, DriverFault> {
         let SimulatedDevice { watcher, edit, failing } =
             DEVICES.lock().unwrap()[usize::from(index)];
         let folder = folder();
@@ -292,31 +292,31 @@ impl Driver for Simulated {
         }
     }
 
-    fn allocate(&mut self, bytes: u64) -> Result<Address, Fault> {
+    fn allocate(&mut self, bytes: u64) -> Result<Address, DriverFault> {
         self.ask("cuMemAlloc", &[&1u32.to_ne_bytes(), &bytes.to_ne_bytes()])?;
         let mut address = [0; 8];
         self.get(&mut address)?;
         Ok(u64::from_ne_bytes(address))
     }
 
-    fn free(&mut self, address: Address) -> Result<(), Fault> {
+    fn free(&mut self, address: Address) -> Result<(), DriverFault> {
         self.ask("cuMemFree", &[&2u32.to_ne_bytes(), &address.to_ne_bytes()])
     }
 
-    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), Fault> {
+    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), DriverFault> {
         let length = bytes.len() as u64;
         let request = [&3u32.to_ne_bytes()[..], &to.to_ne_bytes(), &length.to_ne_bytes(), bytes];
         self.ask("cuMemcpyHtoDAsync", &request)
     }
 
-    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), Fault> {
+    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), DriverFault> {
         let length = into.len() as u64;
         let request = [&4u32.to_ne_bytes()[..], &from.to_ne_bytes(), &length.to_ne_bytes()];
         self.ask("cuMemcpyDtoHAsync", &request)?;
         self.get(into)
     }
 
-    fn load(&mut self, source: &Source) -> Result<u32, Fault> {
+    fn load(&mut self, source: &Source) -> Result<u32, DriverFault> {
         let text = (self.edit)(source);
         let text = library(&text, &source.name, source.shared_bytes);
         let mut flags = vec!["-fPIC", "-shared"];
@@ -339,7 +339,7 @@ impl Driver for Simulated {
         Ok(self.kernels - 1)
     }
 
-    unsafe fn launch(&mut self, &function: &u32, launch: &Launch) -> Result<(), Fault> {
+    unsafe fn launch(&mut self, &function: &u32, launch: &Launch) -> Result<(), DriverFault> {
         let mut request = Vec::new();
         let mut words = |words: &[u32]| {
             request.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
@@ -361,8 +361,8 @@ impl Driver for Simulated {
         self.ask("cuLaunchKernel", &[&request])
     }
 
-    fn wait(&mut self) -> Result<(), Fault> {
-        self.attempt("cuStreamSynchronize") // every request was waited for
+    fn wait(&mut self) -> Result<(), DriverFault> {
+        self.attempt("cuStreamSynchronize") // every request has been answered
     }
 }
 

@@ -8,7 +8,7 @@ use fitgpt_plan::{
     units::TensorId,
 };
 
-use super::{Call, F32, OptionalMask, elements, launch, line, misplaced, optional};
+use super::{F32, OpLaunch, OptionalMask, elements, launch, line, misplaced, optional};
 use crate::kernels::{
     attention::{self, AttentionBatchLaunch, AttentionTiles},
     elementwise,
@@ -61,24 +61,24 @@ macro_rules! launch_on {
 
 /// The sizes of an attention op.
 #[derive(Clone, Copy)]
-struct AttentionShape {
+struct AttentionSizes {
     batch: usize,
     seq: usize,
     used: usize,
     heads: Heads,
-    rows: QkvRows,
+    rows: QkvStrides,
 }
 
 /// The layout of queries, keys and values in their tensors.
 #[derive(Clone, Copy)]
-struct QkvRows {
+struct QkvStrides {
     query_stride: usize,
     kv_stride: usize,
     keys_at: usize,
     values_at: usize,
 }
 
-impl QkvRows {
+impl QkvStrides {
     fn of(qkv: Qkv, heads: Heads) -> Self {
         let [queries, keys] = [query_channels(heads), kv_channels(heads)];
         let joined = queries + 2 * keys;
@@ -112,13 +112,13 @@ fn keys_and_values(qkv: Qkv) -> [Option<TensorId>; 2] {
     }
 }
 
-impl AttentionShape {
+impl AttentionSizes {
     fn size(self) -> usize {
         self.heads.channels as usize
     }
 
     fn batch(self, first_sequence: usize) -> AttentionBatchLaunch {
-        let QkvRows { query_stride, kv_stride, keys_at, values_at } = self.rows;
+        let QkvStrides { query_stride, kv_stride, keys_at, values_at } = self.rows;
         let Heads { query, kv, channels } = self.heads;
         let scale = (1.0 / f64::from(channels).sqrt()) as f32;
         AttentionBatchLaunch::new(
@@ -143,7 +143,7 @@ impl AttentionShape {
     }
 }
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn attention(&self) {
         match *self.op {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {
@@ -234,7 +234,7 @@ impl Call<'_> {
                 let sequences = self.listing.get(keys).shape[0] as usize;
                 let row = self.arguments.cache_row as usize;
                 let count = self.used(qkv.queries()) * channels;
-                let rows = QkvRows::of(qkv, heads);
+                let rows = QkvStrides::of(qkv, heads);
                 let [k, v] = keys_and_values(qkv);
                 for (from, at, cache) in [(k, rows.keys_at, keys), (v, rows.values_at, values)] {
                     let (cache_row, first) = self.part(cache, &(row..row + 1), sequences);
@@ -259,14 +259,14 @@ impl Call<'_> {
                 let length = self.arguments.length as usize;
                 let cache = &self.listing.get(keys).shape;
                 let channels = kv_channels(heads);
-                let rows = QkvRows::of(qkv, heads);
-                let shape = AttentionShape {
+                let rows = QkvStrides::of(qkv, heads);
+                let shape = AttentionSizes {
                     batch: cache[0] as usize,
                     seq: cache[1] as usize,
                     used: length + 1,
                     heads,
                     // Keys and values are read from the cache.
-                    rows: QkvRows { kv_stride: channels, keys_at: 0, values_at: 0, ..rows },
+                    rows: QkvStrides { kv_stride: channels, keys_at: 0, values_at: 0, ..rows },
                 };
                 assert!(length < shape.seq, "the cache is full");
                 let [k, v] = keys_and_values(qkv);
@@ -310,22 +310,22 @@ impl Call<'_> {
         }
     }
 
-    fn attention_shape(&self, qkv: Qkv, out: TensorId, heads: Heads) -> AttentionShape {
+    fn attention_shape(&self, qkv: Qkv, out: TensorId, heads: Heads) -> AttentionSizes {
         let shape = &self.listing.get(out).shape;
         let (batch, seq) = (shape[0] as usize, shape[1] as usize);
-        AttentionShape {
+        AttentionSizes {
             batch,
             seq,
             used: self.used(out).min(seq),
             heads,
-            rows: QkvRows::of(qkv, heads),
+            rows: QkvStrides::of(qkv, heads),
         }
     }
 
     /// Windows of sequences of `qkv` and `others`.
     fn sequences(
         &self,
-        shape: AttentionShape,
+        shape: AttentionSizes,
         qkv: Qkv,
         others: [TensorId; 2],
     ) -> Vec<Range<usize>> {
@@ -346,7 +346,7 @@ impl Call<'_> {
     /// Tensor cores if they multiply the other products of this program and the head is not too
     /// wide for them. Depends on the device and the model, never on the rows, so that recomputing
     /// and splitting use the same units.
-    fn attention_units(&self, shape: AttentionShape, out: TensorId) -> AttentionUnits {
+    fn attention_units(&self, shape: AttentionSizes, out: TensorId) -> AttentionUnits {
         let shared_bytes = self.properties().shared_bytes;
         let has_tensor = self.properties().core == ProductUnits::Tensor && self.stored(out) != F32;
         let tensor = has_tensor.then(|| TensorTiles::new(shape.size(), shared_bytes)).flatten();

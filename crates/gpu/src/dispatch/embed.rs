@@ -2,10 +2,10 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{Call, OptionalMask, cubes, elements, launch, line, misplaced, optional};
+use super::{OpLaunch, OptionalMask, cubes, elements, launch, line, misplaced, optional};
 use crate::kernels::embed;
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn embed(&self) {
         match *self.op {
             Op::Embed { tokens, wte, wpe, out, ref dropout } => {

@@ -11,7 +11,7 @@ use fitgpt_plan::{
     units::{DType, TensorId},
 };
 
-use super::{Call, F32, OptionalMask, elem_type, kind, launch, misplaced, optional};
+use super::{F32, OpLaunch, OptionalMask, elem_type, launch, misplaced, optional};
 use crate::kernels::{
     linear::{self, CornerLaunch},
     product::{FactorLaunch, FactorLayout, ProductUnits, SIDE},
@@ -42,7 +42,7 @@ pub(super) enum StoreMode {
     Add,
 }
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn linear(&self) {
         let (core, factors) = self.core();
         match *self.op {
@@ -85,7 +85,7 @@ impl Call<'_> {
                         factor(0, extents.inner, extents.left),
                         factor(0, extents.inner, extents.right),
                         extents.inner,
-                        kind(gelu),
+                        gelu,
                         core,
                         self.stored(x),
                         factors,
@@ -175,7 +175,7 @@ impl Call<'_> {
                         factor(0, inner, extents.left),
                         factor(0, right, right),
                         inner,
-                        kind(gelu),
+                        gelu,
                         core,
                         self.stored(d_out),
                         factors,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use fitgpt_plan::{program::Op, units::TensorId};
 
 use super::{
-    Call, F32, cubes, elements, launch, line,
+    F32, OpLaunch, cubes, elements, launch, line,
     linear::{Extents, StoreMode, floats},
     misplaced,
 };
@@ -13,18 +13,18 @@ use crate::kernels::{cross_entropy, elementwise, product::FactorLayout};
 
 /// The tensors that both ops have.
 #[derive(Clone, Copy)]
-struct LossTensors {
+struct LossOperands {
     x: TensorId,
     weight: TensorId,
     targets: TensorId,
     logits: TensorId,
 }
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn loss(&self) {
         match *self.op {
             Op::CrossEntropy { x, weight, targets, logits, losses } => {
-                let of = LossTensors { x, weight, targets, logits };
+                let of = LossOperands { x, weight, targets, logits };
                 for rows in self.chunks(of) {
                     self.scores(of, &rows);
                     self.row_losses(of, &rows, None);
@@ -43,7 +43,7 @@ impl Call<'_> {
                 d_weight,
                 mean_over,
             } => {
-                let of = LossTensors { x, weight, targets, logits };
+                let of = LossOperands { x, weight, targets, logits };
                 let factor = f64::from(self.arguments.loss_scale) / mean_over as f64;
                 for rows in self.chunks(of) {
                     self.scores(of, &rows);
@@ -60,7 +60,7 @@ impl Call<'_> {
     }
 
     /// Chunks of rows whose logits are computed together.
-    fn chunks(&self, of: LossTensors) -> Vec<Range<usize>> {
+    fn chunks(&self, of: LossOperands) -> Vec<Range<usize>> {
         let fits = self.properties().max_binding.get() / self.row_bytes(of.logits);
         let step = self.rows(of.logits).min(fits as usize).max(1);
         let rows = self.rows(of.x);
@@ -68,7 +68,7 @@ impl Call<'_> {
     }
 
     /// `logits = x · weightᵀ`
-    fn scores(&self, of: LossTensors, rows: &Range<usize>) {
+    fn scores(&self, of: LossOperands, rows: &Range<usize>) {
         let inner = self.columns(of.x);
         for table in self.windows(self.rows(of.weight), &[self.row_bytes(of.weight)]) {
             let mut product = self.matrix(of.logits, &(0..rows.len()));
@@ -85,7 +85,7 @@ impl Call<'_> {
         }
     }
 
-    fn row_losses(&self, of: LossTensors, rows: &Range<usize>, factor: Option<f32>) {
+    fn row_losses(&self, of: LossOperands, rows: &Range<usize>, factor: Option<f32>) {
         launch!(
             self,
             cross_entropy::row_losses,
@@ -104,7 +104,7 @@ impl Call<'_> {
     }
 
     /// `d_x = d_logits · weight`. If the weight is split, the parts are summed in float32.
-    fn gradient_of_input(&self, of: LossTensors, d_x: TensorId, rows: &Range<usize>) {
+    fn gradient_of_input(&self, of: LossOperands, d_x: TensorId, rows: &Range<usize>) {
         let tables = self.windows(self.rows(of.weight), &[self.row_bytes(of.weight)]);
         let right = self.columns(of.x);
         let is_cut = tables.len() > 1;

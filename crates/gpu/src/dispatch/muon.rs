@@ -6,7 +6,7 @@ use fitgpt_plan::{
     units::{DType, TensorId},
 };
 
-use super::{Call, cubes, elements, launch, line, misplaced};
+use super::{OpLaunch, cubes, elements, launch, line, misplaced};
 use crate::{
     kernels::{
         muon::{self, IterationType, MuonConstantsLaunch, PolynomialSide},
@@ -16,7 +16,7 @@ use crate::{
     target::MuonScratch,
 };
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn muon(&self) {
         let Op::Muon { norm, parameter, gradient, momentum, ref muon } = *self.op else {
             misplaced(self.op)

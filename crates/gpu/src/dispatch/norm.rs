@@ -5,7 +5,7 @@ use std::ops::Range;
 use cubecl::prelude::{BufferArg, CubeCount};
 use fitgpt_plan::{program::Op, units::TensorId};
 
-use super::{Call, cubes, elements, launch, line, misplaced, optional};
+use super::{OpLaunch, cubes, elements, launch, line, misplaced, optional};
 use crate::{
     device::GpuProperties,
     kernels::{
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn norm(&self) {
         match *self.op {
             Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {

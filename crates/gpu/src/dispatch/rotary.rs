@@ -2,10 +2,10 @@
 
 use fitgpt_plan::program::{Op, Turn};
 
-use super::{Call, elements, launch, line, misplaced};
+use super::{OpLaunch, elements, launch, line, misplaced};
 use crate::kernels::rotary;
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn rotary(&self) {
         let Op::Rotary { x, table, turn, .. } = *self.op else { misplaced(self.op) };
         let (columns, size) = (self.columns(x), self.columns(table));

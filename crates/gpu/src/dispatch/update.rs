@@ -8,13 +8,13 @@ use fitgpt_plan::{
     units::TensorId,
 };
 
-use super::{Call, cubes, elements, launch, line, misplaced};
+use super::{OpLaunch, cubes, elements, launch, line, misplaced};
 use crate::kernels::{
-    update::{self, AdamStepLaunch, BLOCK},
+    update::{self, AdamConstantsLaunch, BLOCK},
     update_8bit,
 };
 
-impl Call<'_> {
+impl OpLaunch<'_> {
     pub(super) fn update(&self) {
         match *self.op {
             Op::GradientNorm { ref gradients, norm } => {
@@ -133,12 +133,12 @@ impl Call<'_> {
     }
 
     /// AdamW's constants of this step.
-    fn step(&self, adam: &Adam, decays: bool) -> AdamStepLaunch {
+    fn step(&self, adam: &Adam, decays: bool) -> AdamConstantsLaunch {
         let lr = f64::from(self.arguments.lr);
         let updates = self.arguments.updates as f64;
         let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
         let decay = if decays { lr * f64::from(adam.weight_decay) } else { 0.0 };
-        AdamStepLaunch::new(
+        AdamConstantsLaunch::new(
             1.0 / self.arguments.loss_scale,
             adam.grad_clip,
             (1.0 - decay) as f32,

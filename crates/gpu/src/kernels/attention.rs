@@ -19,7 +19,7 @@
 use cubecl::prelude::*;
 
 use super::{
-    mask::{Mask, factor},
+    mask::{DropoutMask, factor},
     math::{SumOrder, UNITS, max_of_cube, sum_of_cube},
 };
 
@@ -172,7 +172,7 @@ fn dot(
 /// The dropout factor of the probability of (i, j).
 #[cube]
 pub(super) fn kept(
-    mask: &ComptimeOption<Mask>,
+    mask: &ComptimeOption<DropoutMask>,
     of: &AttentionBatch,
     sequence: usize,
     head: usize,
@@ -197,7 +197,7 @@ pub(crate) fn forward<E: Float>(
     values: ComptimeOption<Box<[E]>>,
     out: &mut [E],
     lse: &mut [f32],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of: AttentionBatch,
     #[comptime] tiles: AttentionTiles,
     #[define(E)] _stored: ElemType,
@@ -385,7 +385,7 @@ fn gradients_of_scores(
     held: &mut BackwardShared,
     lse: &[f32],
     along: &[f32],
-    mask: &ComptimeOption<Mask>,
+    mask: &ComptimeOption<DropoutMask>,
     of: &AttentionBatch,
     head: usize,
     first_query: usize,
@@ -433,7 +433,7 @@ pub(crate) fn backward_keys<E: Float>(
     d_out: &[E],
     d_keys: &mut [E],
     mut d_values: ComptimeOption<Box<[E]>>,
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of: AttentionBatch,
     #[comptime] tiles: AttentionTiles,
     #[define(E)] _stored: ElemType,
@@ -529,7 +529,7 @@ pub(crate) fn backward_queries<E: Float>(
     along: &[f32],
     d_out: &[E],
     d_queries: &mut [E],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of: AttentionBatch,
     #[comptime] tiles: AttentionTiles,
     #[define(E)] _stored: ElemType,

@@ -2,14 +2,14 @@
 
 use cubecl::prelude::*;
 
-use super::mask::{Mask, factor};
+use super::mask::{DropoutMask, factor};
 
 /// `out = drop(x)`. A sequence has `per_sequence` elements, and `first` elements come before these.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn dropped<E: Float>(
     x: &[E],
     out: &mut [E],
-    mask: Mask,
+    mask: DropoutMask,
     count: usize,
     first: usize,
     per_sequence: usize,

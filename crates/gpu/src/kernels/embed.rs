@@ -15,7 +15,7 @@
 
 use cubecl::prelude::*;
 
-use super::mask::{Mask, factor};
+use super::mask::{DropoutMask, factor};
 
 /// Marks the end of a chain.
 const NONE: u32 = 0xffff_ffff;
@@ -27,7 +27,7 @@ pub(crate) fn forward<E: Float>(
     wte: &[f32],
     wpe: ComptimeOption<Box<[f32]>>,
     out: &mut [E],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     count: usize,
     channels: usize,
     seq: usize,
@@ -99,7 +99,7 @@ pub(crate) fn backward_tokens<E: Float>(
     links: &[u32],
     d_x: &[E],
     d_wte: &mut [f32],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     rows: usize,
     channels: usize,
     seq: usize,
@@ -141,7 +141,7 @@ pub(crate) fn backward_tokens<E: Float>(
 pub(crate) fn backward_positions<E: Float>(
     d_x: &[E],
     d_wpe: &mut [f32],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     sequences: usize,
     channels: usize,
     seq: usize,

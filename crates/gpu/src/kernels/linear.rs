@@ -4,10 +4,11 @@
 //! registers, so that intermediate results are never stored.
 
 use cubecl::{ir::ElemType, prelude::*};
+use fitgpt_plan::config::Gelu;
 
 use super::{
-    mask::{Mask, factor},
-    math::{Gelu, gelu, gelu_slope, sigmoid},
+    mask::{DropoutMask, factor},
+    math::{gelu, gelu_slope, sigmoid},
     product::{Factor, FactorLayout, ProductUnits, column_of, number, pass, product, row_of},
 };
 
@@ -156,7 +157,7 @@ pub(crate) fn onto_residual<E: Float, H: Float>(
     bias: ComptimeOption<Box<[f32]>>,
     residual: &[E],
     out: &mut [E],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of_x: Factor,
     of_weight: Factor,
     inners: usize,

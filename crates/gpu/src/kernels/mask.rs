@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 
 /// The dropout of one op.
 #[derive(CubeType, CubeLaunch)]
-pub(crate) struct Mask {
+pub(crate) struct DropoutMask {
     /// Two words for each sequence.
     pub(crate) keys: Box<[u32]>,
     /// Elements whose hash is below this are dropped.
@@ -19,7 +19,7 @@ pub(crate) struct Mask {
 
 /// The factor of `element` of `sequence`.
 #[cube]
-pub(crate) fn factor(mask: &Mask, sequence: usize, element: usize) -> f32 {
+pub(crate) fn factor(mask: &DropoutMask, sequence: usize, element: usize) -> f32 {
     let first = (element as u32) * 0x9e37_79b9u32 + mask.keys[2 * sequence];
     let hash = fmix32(fmix32(first) ^ mask.keys[2 * sequence + 1]);
     select(hash >= mask.threshold, mask.scale, 0.0)

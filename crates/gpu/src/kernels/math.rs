@@ -7,6 +7,7 @@
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use cubecl::{ir::HardwareProperties, prelude::*};
+use fitgpt_plan::config::Gelu;
 
 /// Units of a cube that works on one row or on a range of elements.
 pub(crate) const UNITS: u32 = 256;
@@ -16,15 +17,6 @@ const DENSITY: f32 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0;
 /// `2 √(2/π)`
 const TWICE: f32 = SQRT_2 * FRAC_2_SQRT_PI;
 const CUBIC: f32 = 0.044_715;
-
-/// Which GELU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Gelu {
-    /// With the error function, as in nanoGPT.
-    Exact,
-    /// With tanh, as in the released GPT-2.
-    Tanh,
-}
 
 /// `1 / (1 + exp(-x))`
 #[cube]
@@ -73,7 +65,7 @@ fn bell(x: f32) -> f32 {
     exponent.exp()
 }
 
-/// The normal distribution at `x`; `bell` is `exp(-x²/2)`.
+/// The share of a normal distribution below `x`; `bell` is `exp(-x²/2)`.
 ///
 /// With `t = |x|` its left tail is `bell · q(t)`, and `q` is so smooth that `u` times a polynomial
 /// of degree 9 in `u = 1 / (1 + 0.24 t)` has a relative error of 4e-9.
@@ -109,7 +101,8 @@ pub(crate) enum SumOrder {
 }
 
 impl SumOrder {
-    /// The order for a device with planes, which is always the same, so that sums can be repeated.
+    /// The order for a device with planes: in planes only if their size is fixed, so that a repeated
+    /// sum has the same bits.
     pub(crate) fn with_planes_of(hardware: &HardwareProperties) -> Self {
         let is_fixed = hardware.plane_size_min == hardware.plane_size_max;
         if is_fixed { Self::Planes } else { Self::Tree }

@@ -18,7 +18,7 @@ use cubecl::{cmma, prelude::*};
 
 use super::{
     attention::{AttentionBatch, LEAST, kept, padded},
-    mask::Mask,
+    mask::DropoutMask,
 };
 
 /// Rows and columns of a fragment.
@@ -351,7 +351,7 @@ pub(crate) fn forward<E: Float>(
     values: ComptimeOption<Box<[E]>>,
     out: &mut [E],
     lse: &mut [f32],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of: AttentionBatch,
     #[comptime] tiles: TensorTiles,
     #[define(E)] _stored: ElemType,
@@ -452,7 +452,7 @@ pub(crate) fn backward_keys<E: Float>(
     d_out: &[E],
     d_keys: &mut [E],
     mut d_values: ComptimeOption<Box<[E]>>,
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of: AttentionBatch,
     #[comptime] tiles: TensorTiles,
     #[define(E)] _stored: ElemType,
@@ -557,7 +557,7 @@ pub(crate) fn backward_queries<E: Float>(
     along: &[f32],
     d_out: &[E],
     d_queries: &mut [E],
-    mask: ComptimeOption<Mask>,
+    mask: ComptimeOption<DropoutMask>,
     of: AttentionBatch,
     #[comptime] tiles: TensorTiles,
     #[define(E)] _stored: ElemType,

@@ -66,7 +66,7 @@ pub(crate) fn norm(
 
 /// The constants of one step, which all elements of a parameter share.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(crate) struct AdamStep {
+pub(crate) struct AdamConstants {
     pub(crate) inverse_loss_scale: f32,
     /// 0 for no clipping.
     pub(crate) grad_clip: f32,
@@ -97,7 +97,7 @@ pub(crate) fn adamw(
     exp_avg: &mut [f32],
     exp_avg_sq: &mut [f32],
     count: usize,
-    step: AdamStep,
+    step: AdamConstants,
 ) {
     let i = ABSOLUTE_POS;
     if i < count {
@@ -120,10 +120,10 @@ pub(crate) fn adamw(
 pub(crate) fn with_many_arguments(
     out: &mut [f32],
     number: f32,
-    a: AdamStep,
-    b: AdamStep,
-    c: AdamStep,
-    d: AdamStep,
+    a: AdamConstants,
+    b: AdamConstants,
+    c: AdamConstants,
+    d: AdamConstants,
 ) {
     if UNIT_POS == 0 {
         out[0] = number + a.rate + b.rate + c.rate + d.rate;

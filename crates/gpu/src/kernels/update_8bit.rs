@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 
 use super::{
     math::{SumOrder, UNITS, is_number, max_of_cube},
-    update::{AdamStep, factor_of},
+    update::{AdamConstants, factor_of},
 };
 
 /// Units of a cube, and elements that share a scale.
@@ -158,7 +158,7 @@ pub(crate) fn adamw(
     exp_avg_sq: &mut [u32],
     exp_avg_sq_scale: &mut [f32],
     count: usize,
-    step: AdamStep,
+    step: AdamConstants,
     #[comptime] sums: SumOrder,
 ) {
     let block = CUBE_POS;

@@ -14,7 +14,8 @@ struct __half {
         } else if (magnitude >= 0x477ff000) {
             bits = sign | 0x7c00; // rounds to infinity
         } else if (magnitude < 0x38800000) {
-            // Below the smallest normal number: adding this one leaves the digits at the end.
+            // Below the smallest normal number: adding 0.5 rounds the value and moves its digits
+            // to the end of the sum.
             float sum, half = 0.5f;
             __builtin_memcpy(&sum, &magnitude, 4);
             sum += half;

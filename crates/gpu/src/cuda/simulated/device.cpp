@@ -1,5 +1,5 @@
-// A CUDA device made of one CPU thread: a program that allocates, copies and runs kernels as its
-// standard input demands, and ends with a message when a kernel does what a card would punish.
+// A CUDA device made of one CPU thread: a program that allocates, copies and runs kernels as requested
+// on its standard input, and ends with a message if a kernel makes an invalid access or a race.
 //
 // Kernels are shared libraries compiled from the CUDA C++ text that a card would get. Blocks run
 // one after another; the threads of a block are fibers that run until they meet a barrier. While a
@@ -192,7 +192,7 @@ void wait_for_block() {
     leave(false);
 }
 
-// Waits until each lane of the warp waits for the same.
+// Waits until every lane of the warp waits for the same thing.
 void wait_for_warp(unsigned WarpState::*waiting) {
     WarpState &warp = warps[current / WARP];
     unsigned lane = 1u << current % WARP;
@@ -214,7 +214,7 @@ void simulated_warp_barrier() { wait_for_warp(&WarpState::at_barrier); }
 void simulated_warp_meeting() { wait_for_warp(&WarpState::at_meeting); }
 unsigned simulated_lane() { return current % WARP; }
 
-// A tensor core's own work, which needs no watching.
+// What a tensor core does. Its accesses are not checked.
 void simulated_share(const float *left, const float *right) {
     float *matrices = warps[current / WARP].matrices;
     memcpy(matrices + current % WARP * 8, left, 8 * sizeof *left);
@@ -393,7 +393,7 @@ void read_all(void *to, size_t bytes) {
     for (char *at = static_cast<char *>(to); bytes;) {
         ssize_t got = read(0, at, bytes);
         if (got <= 0)
-            _exit(0); // nobody asks any more
+            _exit(0); // the test has ended
         at += got, bytes -= got;
     }
 }
@@ -572,7 +572,7 @@ void launch() {
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++, block_index++) {
-                // A block finds nothing that it can use: all bits set are a NaN in every type.
+                // So that a block cannot use what another left: all bits set are NaN in every type.
                 if (shared_memory)
                     memset(shared_memory, 0xff, shared_bytes);
 #ifdef SIMULATED_RACES
