@@ -25,7 +25,7 @@ use fitgpt_plan::{
     memory::{Limits, Target, VerifiedPlan, place, verify},
     program::{
         Access, Adam, Dropout, DropoutSite, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
-        Tensor, TensorClass,
+        Tensor, TensorClass, TensorRole,
     },
     units::{Bytes, DType, TensorId},
 };
@@ -127,6 +127,7 @@ impl List {
                 dtype,
                 class: TensorClass::Activation,
                 life: if written { Life::Output } else { Life::Input },
+                role: TensorRole::General,
             });
         }
         program.op(op);
