@@ -12,7 +12,7 @@ use fitgpt_exec::{
 use fitgpt_plan::{
     config::AdjustLr,
     job,
-    program::{Adam, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass},
+    program::{Adam, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole},
     units::{Bytes, DType, TensorId},
 };
 use safetensors::SafeTensors;
@@ -62,6 +62,7 @@ impl UpdateProgram {
             dtype: *dtype,
             class: TensorClass::Optimizer,
             life: Life::Always,
+            role: TensorRole::General,
         };
         let mut program = Program::new(ProgramKind::Update, tensors.iter().map(tensor).collect());
         program.op(op);
