@@ -282,19 +282,24 @@ fn pytorch_is_planned_by_the_rules_of_its_device() {
 }
 
 #[test]
-fn a_plan_ends_with_its_verdict_and_the_next_command_if_it_fits() {
+fn a_plan_ends_with_its_verdict_after_the_next_command_if_it_fits() {
     let place = TestFolder::new();
-    let last = |args: &[&str]| {
+    let ends_with = |args: &[&str], next: Option<&str>, verdict: &str| {
         let ran = place.run(&[&["plan", "--gpu=RTX 4070"], args].concat());
-        ran.stdout.lines().last().unwrap_or_default().to_owned()
+        let mut lines = ran.stdout.lines().rev();
+        assert!(lines.next().unwrap().starts_with(verdict), "{}", ran.stdout);
+        let command = lines.next().and_then(|line| line.strip_prefix("next: "));
+        assert_eq!(command, next, "{}", ran.stdout);
     };
-    assert_eq!(last(&["--batch_size=4"]), "next: fitgpt train config/nanogpt.py --batch_size=4");
-    assert_eq!(last(&["--engine=torch", "--batch_size=4"]), "next: python train.py --batch_size=4");
-    let ran = place.run(&["plan", "--gpu=RTX 4070", "--batch_size=4"]);
-    assert!(ran.stdout.contains("\nfits GeForce RTX 4070, with at least "), "{}", ran.stdout);
-    assert!(last(&["--engine=torch", "--batch_size=64"]).starts_with("does not fit "));
-    let tight = ["--engine=torch", "--batch_size=16", "--gradient_accumulation_steps=32"];
-    assert!(last(&tight).starts_with("tight on "), "{}", last(&tight));
+    let fits = "fits GeForce RTX 4070, with at least ";
+    let train = "fitgpt train config/nanogpt.py --batch_size=4";
+    ends_with(&["--batch_size=4"], Some(train), fits);
+    ends_with(&["--engine=both", "--batch_size=4"], Some(train), fits);
+    let torch = "--engine=torch";
+    ends_with(&[torch, "--batch_size=4"], Some("python train.py --batch_size=4"), fits);
+    ends_with(&[torch, "--batch_size=64"], None, "does not fit ");
+    let tight = [torch, "--batch_size=16", "--gradient_accumulation_steps=32"];
+    ends_with(&tight, None, "tight on ");
 }
 
 #[test]
