@@ -239,11 +239,28 @@ fn data_segment() -> Option<Bytes> {
     None
 }
 
-/// The part of a plan's overhead that this process already holds: its resident memory, but at most
-/// the low end of the overhead, so that its arena is not counted.
+/// The part of a plan's overhead that this process already holds: its resident memory and what the
+/// kernel charges for it, but at most the low end of the overhead, so that its arena is not counted.
 fn own_overhead() -> Bytes {
     let [least, _] = HOST_OVERHEAD.range();
-    process_memory(std::process::id()).map_or(Bytes::ZERO, |memory| memory.resident.min(least))
+    let held = |memory: ProcessMemory| memory.resident + kernel_charges();
+    process_memory(std::process::id()).map_or(Bytes::ZERO, |memory| held(memory).min(least))
+}
+
+/// What a control group is charged for this process in addition to its resident memory: page tables,
+/// and pages that are charged in advance. Linux charges 64 pages at a time on each core
+/// (`MEMCG_CHARGE_BATCH`) and returns the unused ones before it kills a process.
+#[cfg(target_os = "linux")]
+fn kernel_charges() -> Bytes {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let page_tables = meminfo(&text, "VmPTE").unwrap_or(Bytes::ZERO);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    page_tables + Bytes::new((64 * rustix::param::page_size() * cores) as u64)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel_charges() -> Bytes {
+    Bytes::ZERO
 }
 
 /// The host memory of a process.

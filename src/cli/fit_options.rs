@@ -27,6 +27,25 @@ const HINTS: usize = 3;
 
 /// Every option that makes `config` fit `target`.
 pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
+    asked_of(config, vocab, target, fit::fit)
+}
+
+/// [`all`] if `config` was planned already: `original` is its report.
+pub(super) fn all_after(
+    original: &PlanReport,
+    config: &Config,
+    vocab: u32,
+    target: &PlanTarget,
+) -> Fit {
+    asked_of(config, vocab, target, |request| fit::fit_planned(request, original.clone()))
+}
+
+fn asked_of(
+    config: &Config,
+    vocab: u32,
+    target: &PlanTarget,
+    search: impl FnOnce(&FitRequest<'_>) -> Fit,
+) -> Fit {
     let backend = target.runner.target();
     let engine = match target.engine {
         EngineChoice::Fitgpt => {
@@ -35,7 +54,7 @@ pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
         }
         EngineChoice::Torch => fit::Engine::torch_on(target.rules, target.precision),
     };
-    fit::fit(&FitRequest {
+    search(&FitRequest {
         config,
         vocab,
         engine,
@@ -129,7 +148,7 @@ pub(super) fn adapt(
     target: &PlanTarget,
     before: &PlanReport,
 ) -> Result<Option<AdaptedConfig>, Failure> {
-    let found = all(config, vocab, target);
+    let found = all_after(before, config, vocab, target);
     let Some(option) = found.recommended.map(|index| &found.options[index]) else {
         return Ok(None);
     };

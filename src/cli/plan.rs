@@ -88,7 +88,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
             terminal::line(&time_text(&time));
         }
         if answer == Outcome::No {
-            let found = fit_options::all(&config, vocab, target);
+            let found = fit_options::all_after(last.report, &config, vocab, target);
             terminal::err(&fit_options::hints(&found, target.engine));
         }
         if let Some(ranks) = &ranks {

@@ -1,8 +1,10 @@
 //! `fitgpt prepare`: from text to a dataset.
 
 use std::{
+    fs,
     num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
+    process,
     time::{Duration, Instant},
 };
 
@@ -139,6 +141,13 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         return Err(Failure::stopped());
     }
     options.disk_free_bytes = os::disk_free(&options.folder).map(Bytes::get);
+    if options.inputs.iter().any(is_pipe) {
+        let watched = stop.when_ignored(move || {
+            super::fail(&Failure::stopped(), style);
+            process::exit(2); // as safe as a kill: the folder's drafts are not a dataset
+        });
+        watched.map_err(|error| Failure::signals(&error))?;
+    }
     let mut shown: Option<Instant> = None;
     let mut begun: Option<(Pass, Instant, u64)> = None;
     let is_watched = terminal::is_watched();
@@ -170,6 +179,17 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         OutputStyle::Text => terminal::out(&text(&summary)),
     }
     Ok(Outcome::Yes)
+}
+
+/// Whether an input can keep its reader waiting.
+fn is_pipe(input: &Input) -> bool {
+    match input {
+        Input::Stdin => true,
+        Input::Path(path) => {
+            fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir())
+        }
+        Input::Fetched { .. } | Input::Joined { .. } => false,
+    }
 }
 
 fn options(matches: &ArgMatches) -> Result<Options, Failure> {

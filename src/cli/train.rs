@@ -627,7 +627,7 @@ fn refuse(
         OutputStyle::Text => {
             terminal::err(&format!("{}{}", ranks::label(), plan::refusal(&planned.report)));
             let place = here.target(config)?;
-            let found = fit_options::all(config, here.vocab, &place);
+            let found = fit_options::all_after(&planned.report, config, here.vocab, &place);
             terminal::err(&fit_options::hints(&found, place.engine));
         }
         OutputStyle::Json => {

@@ -22,7 +22,10 @@ use crate::os;
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
-/// How often the thread checks for SIGCONT.
+/// How long a command that reads a pipe may take to stop.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a thread checks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A pause between two checks that is this long means that the process was suspended.
@@ -87,6 +90,21 @@ impl StopFlag {
                 }
                 drop(stop);
                 thread::sleep(POLL_INTERVAL);
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(look).map(drop)
+    }
+
+    /// Calls `end` if the flag still exists [`PATIENCE`] after a signal has set it: then the command
+    /// waits for a pipe on which nothing arrives, where it cannot check the flag.
+    pub fn when_ignored(&self, end: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let stop = Arc::downgrade(&self.0);
+        let look = move || {
+            while let Some(asked) = stop.upgrade().map(|stop| stop.load(Ordering::Relaxed)) {
+                thread::sleep(if asked { PATIENCE } else { POLL_INTERVAL });
+                if asked && stop.strong_count() > 0 {
+                    return end();
+                }
             }
         };
         thread::Builder::new().name("signals".into()).spawn(look).map(drop)

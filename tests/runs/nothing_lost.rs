@@ -292,6 +292,28 @@ fn a_stopped_command_that_saves_nothing_exits_with_2() {
     assert!(!place.path("data/long/train.bin").exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn one_signal_ends_a_preparation_that_waits_for_a_silent_pipe() {
+    let place = TestFolder::new();
+    let made = Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
+    assert!(made.success());
+    for (input, out) in [("-", "--out=data/stdin"), ("pipe", "--out=data/pipe")] {
+        let mut command = place.command(&["prepare", input, out]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let silent = child.stdin.take();
+        let folder = place.path(out.trim_start_matches("--out="));
+        wait_until("it has its lock", || folder.join(".lock").exists());
+        send(&child, rustix::process::Signal::TERM);
+        wait_until("it ends", || child.try_wait().unwrap().is_some());
+        let ended = child.wait_with_output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{input}: {error}");
+        assert!(error.contains("error: stopped"), "{input}: {error}");
+        drop(silent);
+    }
+}
+
 #[test]
 fn training_continues_without_output_after_its_pipe_is_closed() {
     let place = TestFolder::new();
@@ -365,6 +387,24 @@ fn limits_are_refused_in_milliseconds() {
     let started = Instant::now();
     refused(&place.run(&["sample", "--out_dir=out"]), &["65535", "n_layer", "1024"]);
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_largest_sizes_are_planned_in_seconds() {
+    let place = TestFolder::new();
+    for sizes in [
+        &["--n_layer=1024"][..],
+        &["--n_embd=1048576", "--n_head=65536"],
+        &["--vocab_size=16777216"],
+        &["--block_size=16777216"],
+        &["--batch_size=1048576"],
+    ] {
+        let started = Instant::now();
+        let ran = place.run(&[&["plan", "--json", "--budget=64GB"], sizes].concat());
+        assert_eq!(ran.code, Some(1), "{sizes:?}: {}", ran.stderr);
+        // The slowest takes less than a second alone; two of them once took minutes.
+        assert!(started.elapsed() < Duration::from_secs(20), "{sizes:?}: {:?}", started.elapsed());
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     model::Model,
     optimizer::Optimizer,
     program::{
-        Program, Tensor,
+        Names, Program, Tensor,
         decoder::{self, Recompute, Training},
     },
     shard::Share,
@@ -79,6 +79,21 @@ impl Job {
         limit: Bytes,
         share: Share,
     ) -> Self {
+        let mut job = Self::with_recompute(config, vocab, precision, target, limit, share);
+        let Self { model, training, .. } = &mut job;
+        training.eval_batch = largest_free_eval_batch(model, training, target);
+        job
+    }
+
+    /// The job with its recomputation, before the size of an evaluation is chosen.
+    pub(crate) fn with_recompute(
+        config: &Config,
+        vocab: u32,
+        precision: Precision,
+        target: &impl Target,
+        limit: Bytes,
+        share: Share,
+    ) -> Self {
         let mut job = Self::unadapted(config, vocab, precision, share);
         let Self { model, training, .. } = &mut job;
         match config.grad_checkpoint() {
@@ -88,7 +103,6 @@ impl Job {
                 training.recompute = cheapest_recompute(model, training, target, limit);
             }
         }
-        training.eval_batch = largest_free_eval_batch(model, training, target);
         job
     }
 
@@ -137,11 +151,20 @@ impl Job {
     /// Train, update and evaluate: [`TRAIN`], [`UPDATE`], [`EVALUATE`]. A run that draws samples
     /// also has [`PREFILL_IN_TRAINING`] and [`DECODE_IN_TRAINING`].
     pub fn training_programs(&self) -> Vec<Program> {
+        self.write_training_programs(Names::Kept)
+    }
+
+    /// The same programs without tensor names, which are faster to build and only good for planning.
+    pub(crate) fn unnamed_training_programs(&self) -> Vec<Program> {
+        self.write_training_programs(Names::Left)
+    }
+
+    fn write_training_programs(&self, names: Names) -> Vec<Program> {
         let Self { model, training, .. } = self;
         let mut programs = vec![
-            decoder::train(model, training),
-            decoder::update(model, training),
-            decoder::evaluate(model, training),
+            decoder::write_train(model, training, names),
+            decoder::write_update(model, training, names),
+            decoder::write_evaluate(model, training, names),
         ];
         if training.sampled > 0 {
             programs.push(decoder::prefill_in_training(model, training));
@@ -233,7 +256,7 @@ pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 /// same sequences are evaluated. Independent of the number of ranks, so that all evaluate alike.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
     let training = &Training { lanes: 1, share: Share::WHOLE, ..*training };
-    let update = decoder::update(model, training);
+    let update = decoder::unnamed_update(model, training);
     let free = peak_bytes(&decoder::unnamed_train(model, training), target)
         .max(peak_bytes(&update, target));
     let state: Bytes = update.state().iter().map(Tensor::bytes).sum();

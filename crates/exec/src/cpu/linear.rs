@@ -39,8 +39,18 @@ pub(super) enum LinearProduct {
 
 /// Floats of scratch.
 pub(super) fn scratch(shape: LinearShape, part: LinearProduct, threads: usize) -> usize {
+    floats(product(shape, part).scratch_bytes(threads))
+}
+
+/// Floats of scratch that are enough for up to `shape.rows` rows: fewer rows may need more.
+pub(super) fn most_scratch(shape: LinearShape, part: LinearProduct, threads: usize) -> usize {
+    assert!(part != LinearProduct::BackwardWeight, "its rows are a depth, and prompts have none");
+    floats(product(shape, part).most_scratch_bytes(threads))
+}
+
+fn product(shape: LinearShape, part: LinearProduct) -> matmul::ProductShape {
     let LinearShape { rows, inputs, outputs } = shape;
-    let product = match part {
+    match part {
         LinearProduct::Forward => matmul::ProductShape { rows, columns: outputs, depth: inputs },
         LinearProduct::BackwardInput => {
             matmul::ProductShape { rows, columns: inputs, depth: outputs }
@@ -48,8 +58,11 @@ pub(super) fn scratch(shape: LinearShape, part: LinearProduct, threads: usize) -
         LinearProduct::BackwardWeight => {
             matmul::ProductShape { rows: outputs, columns: inputs, depth: rows }
         }
-    };
-    product.scratch_bytes(threads).div_ceil(size_of::<f32>() as u64) as usize
+    }
+}
+
+fn floats(bytes: u64) -> usize {
+    bytes.div_ceil(size_of::<f32>() as u64) as usize
 }
 
 /// Operands of every forward.

@@ -93,6 +93,19 @@ mod tests {
     }
 
     #[test]
+    fn the_table_in_the_architecture_has_these_limits() {
+        let table = include_str!("../../../../ARCHITECTURE.md");
+        for SizeLimit { keys, most, .. } in LIMITS {
+            let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
+            let digits = most.to_string();
+            let groups = digits.as_bytes().rchunks(3).rev().map(str::from_utf8);
+            let groups: Vec<_> = groups.collect::<Result<_, _>>().unwrap();
+            let row = format!("| {} | {} |", keys.join(", "), groups.join(","));
+            assert!(table.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn a_value_above_its_limit_is_refused_with_key_value_and_limit() {
         for (key, value, message) in [
             ("n_layer", "1000000", "`n_layer` must be from 1 to 1024, not `1000000`"),

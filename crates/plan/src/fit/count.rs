@@ -13,7 +13,10 @@ use crate::{
     memory::{PlanError, Target},
     model::Model,
     optimizer::Footprint,
-    program::decoder::{self, Recompute, Training},
+    program::{
+        Program,
+        decoder::{self, Recompute, Training},
+    },
     report::{Overhead, PhaseReport, PlanReport, Verdict, phases_of_training},
     torch::{self, CachingAllocator, TorchOptions},
     units::{Bytes, DType},
@@ -156,7 +159,9 @@ impl<'a> Counter<'a> {
             return false;
         }
         let update = CountKey::Update { state };
-        if self.once(update, || peak_bytes(&decoder::update(&model, &training), target)) > limit {
+        if self.once(update, || peak_bytes(&decoder::unnamed_update(&model, &training), target))
+            > limit
+        {
             return false;
         }
         // An evaluation can run one sequence at a time.
@@ -189,17 +194,18 @@ impl<'a> Counter<'a> {
             }
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);
-                let (mut report, refusal) = match self.report_here(config, &job, &target) {
-                    Ok(report) => (report, None),
-                    Err(error) => {
-                        let phases = phases_of_training(&job.training_programs(), &target);
-                        let device = (*device).clone();
-                        let mut report =
-                            PlanReport::new("fitgpt", device, *overhead, config, phases, None);
-                        (report.fits, report.verdict) = (false, Verdict::No);
-                        (report, Some(error))
-                    }
-                };
+                let (mut report, refusal) =
+                    match self.report_here(config, &job, job.training_programs(), &target) {
+                        Ok(report) => (report, None),
+                        Err(error) => {
+                            let phases = phases_of_training(&job.training_programs(), &target);
+                            let device = (*device).clone();
+                            let mut report =
+                                PlanReport::new("fitgpt", device, *overhead, config, phases, None);
+                            (report.fits, report.verdict) = (false, Verdict::No);
+                            (report, Some(error))
+                        }
+                    };
                 report.phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target));
                 (report, refusal)
             }
@@ -220,9 +226,9 @@ impl<'a> Counter<'a> {
         &self,
         config: &Config,
         job: &Job,
+        programs: Vec<Program>,
         target: &impl Target,
     ) -> Result<PlanReport, PlanError> {
-        let programs = job.training_programs();
         let phases = phases_of_training(&programs, target);
         let plan = job::plan(programs, target)?;
         let arena = Some(plan.plan().arena_bytes());
@@ -237,7 +243,8 @@ impl<'a> Counter<'a> {
         match self.request.engine {
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);
-                let report = self.report_here(config, &job, &target).ok()?;
+                let programs = job.unnamed_training_programs();
+                let report = self.report_here(config, &job, programs, &target).ok()?;
                 Some(PlannedCandidate {
                     peak_bytes: report.peak_bytes,
                     arena_bytes: report.arena_bytes,
@@ -268,7 +275,10 @@ impl<'a> Counter<'a> {
     pub(super) fn computed_twice_by_original(&self) -> f64 {
         *self.twice_before.get_or_init(|| match self.request.engine {
             Engine::Fitgpt { target, .. } => {
-                let job = self.job(self.request.config, &target);
+                let config = self.request.config;
+                let (vocab, precision) = (self.request.vocab, self.precision(config));
+                let ([_, limit], share) = (self.limit(config), self.request.share);
+                let job = Job::with_recompute(config, vocab, precision, &target, limit, share);
                 self.computed_twice(&job, job.training.recompute)
             }
             Engine::Torch { .. } => self.computed_twice_by_torch(self.request.config),

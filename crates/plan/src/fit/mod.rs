@@ -35,7 +35,7 @@ pub use self::{
 };
 use crate::{
     config::{Config, Precision},
-    memory::Target,
+    memory::{PlanError, Target},
     report::{DeviceMemory, Overhead, PlanReport, TokenStaging, Verdict},
     shard::Share,
     torch::{Rules, TorchOptions},
@@ -126,10 +126,24 @@ const LISTED_IN_ALL: usize = 14;
 pub fn fit(request: &FitRequest<'_>) -> Fit {
     let counter = Counter::new(request);
     let (original, refusal) = counter.original();
+    options_for(request, &counter, original, refusal)
+}
+
+/// [`fit`] for a request whose config was planned already: `original` is its report.
+pub fn fit_planned(request: &FitRequest<'_>, original: PlanReport) -> Fit {
+    options_for(request, &Counter::new(request), original, None)
+}
+
+fn options_for(
+    request: &FitRequest<'_>,
+    counter: &Counter<'_>,
+    original: PlanReport,
+    refusal: Option<PlanError>,
+) -> Fit {
     let available = AvailableMoves::new(request);
     let search = FitSearch {
         request,
-        counter: &counter,
+        counter,
         available: &available,
         original: &original,
         planned: Known::default(),

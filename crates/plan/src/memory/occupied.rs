@@ -1,8 +1,10 @@
 //! The items placed so far, ordered by start, with a fast search for the lowest gap.
 //!
-//! Items are kept in blocks with summaries, so that a search can skip a block: if none of its items
-//! is alive at the same time, or if all of them are and no gap between them is large enough. A plain
-//! list makes placement quadratic in the number of layers.
+//! Items are kept in blocks with summaries, so that a search can skip most of a block: if none of
+//! its items is alive at the same time, or if those that live long all are and no gap between them
+//! is large enough. A plain list makes placement quadratic in the number of layers.
+
+use std::ops::ControlFlow;
 
 use super::{Limits, place::inside_one_chunk};
 
@@ -22,37 +24,117 @@ const BLOCK: usize = 128;
 #[derive(Debug)]
 struct Block {
     items: Vec<PlacedItem>,
-    /// The range of first ops, and of last ops.
-    first: [u32; 2],
-    last: [u32; 2],
+    /// The first op of the earliest item, and the last op of the latest.
+    life: [u32; 2],
     /// The highest end.
     end: u64,
-    /// The largest gap between the items.
+    long: LongItems,
+}
+
+/// The items of a block that live at least half as long as its longest. In a training program these
+/// are values kept for the backward: next to them are values that share their bytes before or after
+/// them, and most searches need not look at those.
+#[derive(Debug, Default)]
+struct LongItems {
+    /// Their latest first op, and their earliest last op.
+    common: [u32; 2],
+    start: u64,
+    end: u64,
+    /// The largest gap between them.
     gap: u64,
+    /// Items of the block that start before them.
+    n_before: usize,
+    /// The first item of the block that ends after them.
+    after: usize,
+}
+
+impl LongItems {
+    fn of(items: &[PlacedItem]) -> Self {
+        let length = |item: &PlacedItem| item.last - item.first;
+        let longest = items.iter().map(length).max().unwrap_or(0);
+        let mut long = items.iter().filter(|item| length(item) >= longest / 2);
+        let Some(first) = long.next() else { return Self::default() };
+        let (start, mut end, mut gap) = (first.start, first.end, 0);
+        let mut common = [first.first, first.last];
+        for item in long {
+            common = [common[0].max(item.first), common[1].min(item.last)];
+            gap = gap.max(item.start.saturating_sub(end));
+            end = end.max(item.end);
+        }
+        let n_before = items.partition_point(|item| item.start < start);
+        let after = items.iter().position(|item| item.end > end).unwrap_or(items.len());
+        Self { common, start, end, gap, n_before, after }
+    }
+
+    /// Whether each of them is alive at some op of `first..=last`.
+    fn are_alive_in(&self, [first, last]: [u32; 2]) -> bool {
+        self.common[0] <= last && first <= self.common[1]
+    }
 }
 
 impl Block {
     fn new(items: Vec<PlacedItem>) -> Self {
-        let mut block = Self { items, first: [u32::MAX, 0], last: [u32::MAX, 0], end: 0, gap: 0 };
+        let mut block = Self { items, life: [u32::MAX, 0], end: 0, long: LongItems::default() };
         block.summarise();
         block
     }
 
     fn summarise(&mut self) {
-        let Self { items, first, last, end, gap } = self;
-        (*first, *last, *end, *gap) = ([u32::MAX, 0], [u32::MAX, 0], 0, 0);
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                *gap = (*gap).max(item.start.saturating_sub(*end));
-            }
-            *first = [first[0].min(item.first), first[1].max(item.first)];
-            *last = [last[0].min(item.last), last[1].max(item.last)];
+        let Self { items, life, end, long } = self;
+        (*life, *end) = ([u32::MAX, 0], 0);
+        for item in items.iter() {
+            *life = [life[0].min(item.first), life[1].max(item.last)];
             *end = (*end).max(item.end);
         }
+        *long = LongItems::of(items);
     }
 
     fn start(&self) -> u64 {
         self.items[0].start
+    }
+}
+
+/// The search for the lowest start.
+struct GapSearch<'a> {
+    bytes: u64,
+    life: [u32; 2],
+    limits: &'a Limits,
+    /// All lower starts are occupied.
+    start: u64,
+}
+
+impl GapSearch<'_> {
+    /// Moves past the bytes `from..to`, which are occupied. `Break` if the gap before them is large
+    /// enough: the rest starts later.
+    fn pass(&mut self, from: u64, to: u64) -> ControlFlow<()> {
+        if self.start + self.bytes <= from {
+            return ControlFlow::Break(());
+        }
+        if to > self.start {
+            self.start = inside_one_chunk(to, self.bytes, self.limits);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pass_each(&mut self, items: &[PlacedItem]) -> ControlFlow<()> {
+        let [first, last] = self.life;
+        let mut alive = items.iter().filter(|item| item.first <= last && first <= item.last);
+        alive.try_for_each(|item| self.pass(item.start, item.end))
+    }
+
+    fn pass_block(&mut self, block: &Block) -> ControlFlow<()> {
+        let [first, last] = self.life;
+        let is_none_alive = block.life[1] < first || last < block.life[0];
+        if is_none_alive || block.end <= self.start {
+            return ControlFlow::Continue(());
+        }
+        let Block { items, long, .. } = block;
+        if long.gap >= self.bytes || !long.are_alive_in(self.life) {
+            return self.pass_each(items);
+        }
+        self.pass_each(&items[..long.n_before])?;
+        self.pass(long.start, long.end)?;
+        self.pass_each(&items[long.after..])
     }
 }
 
@@ -63,44 +145,19 @@ pub(super) struct Occupied {
 }
 
 impl Occupied {
-    /// The lowest start from `base` at which `bytes` bytes overlap no item alive in `first..=last`.
+    /// The lowest start from `base` at which `bytes` bytes overlap no item alive from the first op of `life` to its
+    /// last.
     pub(super) fn lowest_start(
         &self,
         bytes: u64,
-        [first, last]: [u32; 2],
+        life: [u32; 2],
         base: u64,
         limits: &Limits,
     ) -> u64 {
-        let mut start = inside_one_chunk(base, bytes, limits);
-        for block in &self.blocks {
-            let is_none_alive = block.last[1] < first || last < block.first[0];
-            if is_none_alive {
-                continue;
-            }
-            let are_all_alive = block.first[1] <= last && first <= block.last[0];
-            if are_all_alive && block.gap < bytes {
-                if start + bytes <= block.start() {
-                    return start;
-                }
-                if block.end > start {
-                    start = inside_one_chunk(block.end, bytes, limits);
-                }
-                continue;
-            }
-            for other in &block.items {
-                let lives_apart = other.last < first || last < other.first;
-                if lives_apart {
-                    continue;
-                }
-                if start + bytes <= other.start {
-                    return start; // the gap is large enough, and the rest starts later
-                }
-                if other.end > start {
-                    start = inside_one_chunk(other.end, bytes, limits);
-                }
-            }
-        }
-        start
+        let start = inside_one_chunk(base, bytes, limits);
+        let mut search = GapSearch { bytes, life, limits, start };
+        let _ = self.blocks.iter().try_for_each(|block| search.pass_block(block));
+        search.start
     }
 
     pub(super) fn insert(&mut self, item: PlacedItem) {

@@ -4,7 +4,10 @@
 //! saved it for the backward, or from a Python variable. [`Tape::hold`] records the last kind, so
 //! that the program's lifetimes are PyTorch's.
 
-use std::{collections::HashMap, fmt};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use super::{ProgramSpec, TorchOptions};
 use crate::{
@@ -142,18 +145,18 @@ impl<'a> Tape<'a> {
     /// An op with new results.
     pub(super) fn run(&mut self, name: &'static str, from: &[TensorId], into: &[TensorId]) {
         let mut operands: Vec<Operand> = Vec::with_capacity(from.len() + into.len());
-        for &tensor in from {
-            if operands.iter().all(|o| o.tensor != tensor) {
-                operands.push(reads(tensor));
-            }
-        }
+        read_once(&mut operands, from);
         operands.extend(into.iter().copied().map(writes));
         self.ops.push((name, operands));
     }
 
     /// An op that works in place.
     pub(super) fn run_in_place(&mut self, name: &'static str, from: &[TensorId], on: &[TensorId]) {
-        let from = from.iter().filter(|t| !on.contains(t)).copied().map(reads);
+        let changed: HashSet<_> = on.iter().filter(|_| from.len() > FEW).collect();
+        let is_changed = |t: &TensorId| {
+            if from.len() > FEW { changed.contains(t) } else { on.contains(t) }
+        };
+        let from = from.iter().filter(|t| !is_changed(t)).copied().map(reads);
         let operands = from.chain(on.iter().copied().map(updates)).collect();
         self.ops.push((name, operands));
     }
@@ -162,11 +165,7 @@ impl<'a> Tape<'a> {
     /// them.
     pub(super) fn hold(&mut self, tensors: &[TensorId]) {
         let (_, operands) = self.ops.last_mut().expect("hold follows an op");
-        for &tensor in tensors {
-            if operands.iter().all(|o| o.tensor != tensor) {
-                operands.push(reads(tensor));
-            }
-        }
+        read_once(operands, tensors);
     }
 
     /// A copy in another type, as `Tensor.to` makes it.
@@ -207,6 +206,25 @@ impl<'a> Tape<'a> {
     /// A layer's bias, if the model has biases.
     pub(super) fn bias(&self, owner: &str) -> Option<TensorId> {
         self.model.has_bias().then(|| self.state(&format!("{owner}.bias")))
+    }
+}
+
+/// Most ops have few tensors and are searched without a table; an optimizer's op has a list of every
+/// parameter.
+const FEW: usize = 16;
+
+/// Adds those of `tensors` that are not operands yet, as reads.
+fn read_once(operands: &mut Vec<Operand>, tensors: &[TensorId]) {
+    if operands.len() + tensors.len() > FEW {
+        let mut known: HashSet<_> = operands.iter().map(|operand| operand.tensor).collect();
+        let new = tensors.iter().filter(|tensor| known.insert(**tensor));
+        operands.extend(new.copied().map(reads));
+        return;
+    }
+    for &tensor in tensors {
+        if operands.iter().all(|operand| operand.tensor != tensor) {
+            operands.push(reads(tensor));
+        }
     }
 }
 

@@ -41,6 +41,9 @@ const LEAST_ROWS: usize = 24;
 /// The overhead of a task, in rows.
 const OVERHEAD_ROWS: usize = 2;
 
+/// Up to this many rows, the scratch of a prompt of any length is computed exactly.
+const EXACT_ROWS: usize = 1 << 16;
+
 /// Limits on the sizes. Tests use small ones to reach every loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockLimits {
@@ -112,6 +115,45 @@ impl ProductShape {
         }
     }
 
+    /// Enough bytes for a product of this shape and for any with fewer rows: some of those need
+    /// more. Above [`EXACT_ROWS`] it is a bound, because trying each number of rows would take
+    /// minutes for contexts of millions.
+    pub fn most_scratch_bytes(self, threads: usize) -> u64 {
+        self.most_scratch_floats(threads, BlockLimits::USUAL, EXACT_ROWS) * size_of::<f32>() as u64
+    }
+
+    pub(super) fn most_scratch_floats(
+        self,
+        threads: usize,
+        limits: BlockLimits,
+        exact_rows: usize,
+    ) -> u64 {
+        let of = |rows| Self { rows, ..self }.scratch_floats(threads, limits);
+        let exact = (1..=self.rows.min(exact_rows)).map(of).max().unwrap_or(0);
+        if self.rows <= exact_rows { exact } else { exact.max(self.wide_bound(threads, limits)) }
+    }
+
+    /// At least the scratch of any product that is not narrow: the sum of each part's largest.
+    fn wide_bound(self, threads: usize, limits: BlockLimits) -> u64 {
+        let rows = self.rows.max(limits.narrow_rows + 1);
+        let blocking = Self { rows, ..self }.blocking(threads, limits);
+        let strip = blocking.strip_columns;
+        let task_columns = strip.div_ceil(strip.div_ceil(TASK_COLUMNS)).next_multiple_of(PANEL);
+        let most = (limits.band_floats / strip).max(1);
+        let of_task_rows = |task_rows: usize| {
+            let padded = task_rows.next_multiple_of(PANEL_ROWS) as u64;
+            let even = if threads * task_rows <= most { threads * task_rows } else { task_rows };
+            let tasks = most.next_multiple_of(even).div_ceil(task_rows) as u64;
+            let sums = match blocking.slabs {
+                1 => threads as u64 * padded * task_columns as u64,
+                _ => tasks * padded * (strip + task_columns) as u64,
+            };
+            threads as u64 * padded * blocking.depth_block as u64 + sums
+        };
+        let sizes = (LEAST_ROWS..=TASK_ROWS).step_by(TILE_ROWS);
+        blocking.b_floats as u64 + sizes.map(of_task_rows).max().unwrap_or(0)
+    }
+
     /// The number of tasks in the largest band and strip.
     fn tasks_at_once(self, blocking: Blocking) -> u64 {
         let rows = self.rows.min(blocking.band_rows).div_ceil(blocking.task_rows);
@@ -139,10 +181,21 @@ impl ProductShape {
             tasks.div_ceil(threads) * (rows + OVERHEAD_ROWS)
         };
         let fewest = fewest.max(tasks.div_ceil(across));
-        let sizes = (fewest..=2 * fewest).map(|n| self.rows.div_ceil(n));
-        let sizes = sizes.map(|rows| rows.next_multiple_of(TILE_ROWS).max(LEAST_ROWS));
-        let rows = sizes.min_by_key(|&rows| longest(rows)).unwrap_or(TASK_ROWS);
+        let rows = self.task_rows(fewest).min_by_key(|&rows| longest(rows)).unwrap_or(TASK_ROWS);
         (rows, columns(across.max(tasks.div_ceil(self.rows.div_ceil(rows)))))
+    }
+
+    /// The different sizes of tasks if the rows are split into `fewest` to twice as many, largest
+    /// first. There are few, however many rows there are: a billion of them are planned too.
+    pub(super) fn task_rows(self, fewest: usize) -> impl Iterator<Item = usize> {
+        let whole_tiles = |rows: usize| rows.next_multiple_of(TILE_ROWS).max(LEAST_ROWS);
+        let sizes = std::iter::successors(Some(fewest), move |&tasks| {
+            let rows = whole_tiles(self.rows.div_ceil(tasks));
+            // The fewest tasks that have at least one tile less.
+            (rows > LEAST_ROWS).then(|| self.rows.div_ceil(rows - TILE_ROWS))
+        });
+        let sizes = sizes.take_while(move |tasks| *tasks <= 2 * fewest);
+        sizes.map(move |tasks| whole_tiles(self.rows.div_ceil(tasks)))
     }
 
     pub(super) fn blocking(self, threads: usize, limits: BlockLimits) -> Blocking {

@@ -455,3 +455,37 @@ fn columns_are_summed_in_every_storage_type() {
     columns_are_summed::<bf16>();
     columns_are_summed::<f16>();
 }
+
+#[test]
+fn few_sizes_of_tasks_are_tried_and_none_is_left_out() {
+    for rows in (193_usize..3000).chain([65_536, 98_304, 1_000_003]) {
+        for fewest in [rows.div_ceil(96), rows.div_ceil(96) + 7, rows.div_ceil(50)] {
+            let shape = ProductShape { rows, columns: 64, depth: 64 };
+            let mut all: Vec<_> = (fewest..=2 * fewest)
+                .map(|tasks| rows.div_ceil(tasks).next_multiple_of(6).max(24))
+                .collect();
+            all.dedup();
+            assert_eq!(shape.task_rows(fewest).collect::<Vec<_>>(), all, "{rows} in {fewest}");
+        }
+    }
+    let rows = 1 << 44; // more than any config has
+    assert!(ProductShape { rows, columns: 768, depth: 768 }.scratch_bytes(8) < 1 << 26);
+}
+
+proptest! {
+    #[test]
+    fn no_number_of_rows_needs_more_scratch_than_the_most(
+        (columns, depth) in (1_usize..5000, 1_usize..5000),
+        rows in 1_usize..30_000,
+        threads in 1_usize..70,
+        exact in 192_usize..400,
+    ) {
+        for (limits, divisor) in [(BlockLimits::USUAL, 1), (TINY, 16)] {
+            let shape = |rows| ProductShape { rows, columns: columns.div_ceil(divisor), depth };
+            let most = shape(rows).most_scratch_floats(threads, limits, exact);
+            for rows in (1..=rows).step_by(rows.div_ceil(500)).chain([rows]) {
+                prop_assert!(shape(rows).scratch_floats(threads, limits) <= most, "{}", rows);
+            }
+        }
+    }
+}

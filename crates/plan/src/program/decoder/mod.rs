@@ -96,7 +96,7 @@ pub(crate) fn unnamed_train(model: &Model, training: &Training) -> Program {
     write_train(model, training, Names::Left)
 }
 
-fn write_train(model: &Model, training: &Training, names: Names) -> Program {
+pub(crate) fn write_train(model: &Model, training: &Training, names: Names) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Train, model, training, names);
     b.shape = (training.batch, training.seq);
     b.dropout = training.dropout;
@@ -163,7 +163,16 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
 /// The optimizer's step after the last micro-batch, for the elements that this rank owns. With more
 /// than one lane the norm is an input: the host computed it when it added up the lanes.
 pub fn update(model: &Model, training: &Training) -> Program {
-    let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, Names::Kept);
+    write_update(model, training, Names::Kept)
+}
+
+/// The same program without tensor names, which is faster to build and only good for counting.
+pub(crate) fn unnamed_update(model: &Model, training: &Training) -> Program {
+    write_update(model, training, Names::Left)
+}
+
+pub(crate) fn write_update(model: &Model, training: &Training, names: Names) -> Program {
+    let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, names);
     // In a small model a rank may own nothing. It never runs its update, which computes a norm only
     // so that the program is not empty.
     let owns_some = b.parameters().iter().any(|state| !state.owned.is_empty());
@@ -218,7 +227,7 @@ pub(crate) fn unnamed_evaluate(model: &Model, training: &Training) -> Program {
     write_evaluate(model, training, Names::Left)
 }
 
-fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
+pub(crate) fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Evaluate, model, training, names);
     b.shape = (training.eval_batch, training.eval_seq);
     let tokens = b.input("tokens");
