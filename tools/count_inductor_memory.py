@@ -10,9 +10,9 @@ the log-sum-exp of attention.
     count_inductor_memory.py '{"n_layer": 2, "batch_size": 2}' …
     count_inductor_memory.py --again FILE.jsonl     count its configs again
 
-Wrote `crates/plan/tests/torch_peaks/compiled.jsonl` (`--again` of itself). Prints one JSON line for
-each configuration: the first evaluation, one micro-batch once gradients and Adam's moments exist,
-and the bytes alive after its forward. Needs PyTorch 2.x (written with 2.15) and no GPU; CUDA's
+Wrote `compiled.jsonl` and `compiled_cpu_dropout.jsonl` in `crates/plan/tests/torch_peaks` (`--again` of
+themselves). Prints one JSON line for each configuration: the first evaluation, one micro-batch once
+gradients and Adam's moments exist, and the bytes alive after its forward. Needs PyTorch 2.x (written with 2.15) and no GPU; CUDA's
 inductor differs in details.
 """
 

@@ -2,8 +2,8 @@
 //!
 //! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU),
 //! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU).
-//! `tools/count_inductor_memory.py` wrote `compiled.jsonl` from the allocations in inductor's
-//! generated code. All with PyTorch 2.15, one configuration per line.
+//! `tools/count_inductor_memory.py` wrote `compiled.jsonl` and `compiled_cpu_dropout.jsonl` from the
+//! allocations in inductor's generated code. All with PyTorch 2.15, one configuration per line.
 
 use fitgpt_plan::{
     config::Gelu,
@@ -134,4 +134,13 @@ fn eager_peaks_match_random_configurations_to_the_byte() {
 fn compiled_peaks_match_inductors_code_except_the_attentions_output() {
     let file = include_str!("torch_peaks/compiled.jsonl");
     assert_within(&differences(file, "torch_compile_bytes"), 0.03);
+}
+
+/// Dropout decomposes attention on a CPU. Evaluations have none: `compiled.jsonl` covers them.
+#[test]
+fn compiled_steps_with_dropout_on_a_cpu_match_inductors_code() {
+    let file = include_str!("torch_peaks/compiled_cpu_dropout.jsonl");
+    let mut steps = differences(file, "torch_compile_bytes");
+    steps.retain(|(_, line)| line.contains(TorchPhase::Train.name()));
+    assert_within(&steps, 0.03);
 }

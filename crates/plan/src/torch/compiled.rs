@@ -7,12 +7,14 @@
 //! in half precision. The backward is one graph: all its gradients exist before the first of
 //! them is added to those of earlier micro-batches.
 //!
-//! Derived from the code that inductor (PyTorch 2.15) generates. Attention is always fused here.
+//! Derived from the code that inductor (PyTorch 2.15) generates. Attention is one kernel, except with
+//! dropout on a CPU (`compiled_attention.rs`).
 
 use std::fmt;
 
 use super::{
     ProgramSpec, TorchPhase,
+    compiled_attention::CompiledAttention,
     pass::{ModelPass, PreviousPass},
     tape::HeldState,
 };
@@ -32,9 +34,8 @@ struct CompiledNorm {
 /// What the forward of a block keeps for its backward.
 struct CompiledBlock {
     norm_1: CompiledNorm,
-    qkv: TensorId,
+    attention: CompiledAttention,
     attended: TensorId,
-    lse: TensorId,
     attention_mask: Option<TensorId>,
     norm_2: CompiledNorm,
     fc: TensorId,
@@ -212,10 +213,7 @@ impl ModelPass<'_> {
         let [c_attn, c_proj, c_fc, mlp] = weights;
         let qkv = self.value(named("attn.qkv"), 3 * channels);
         self.tape.run("mm", &[norm_1.out, c_attn], &[qkv]);
-        let attended = self.value(named("attn.out"), channels);
-        let rows = [self.batch, self.tape.model.heads.into(), self.seq];
-        let lse = self.tape.value(named("attn.lse"), &rows, DType::F32);
-        self.tape.run("_scaled_dot_product_flash_attention", &[qkv], &[attended, lse]);
+        let (attended, attention) = self.compiled_attention(&h, again, qkv);
         let projected = self.value(named("attn.projected"), channels);
         self.tape.run("mm", &[attended, c_proj], &[projected]);
         let attention_mask = self.fused_add(named("attn mask"), projected, x);
@@ -230,9 +228,8 @@ impl ModelPass<'_> {
         let mlp_mask = self.fused_add(named("mlp mask"), projected, x);
         CompiledBlock {
             norm_1,
-            qkv,
+            attention,
             attended,
-            lse,
             attention_mask,
             norm_2,
             fc,
@@ -408,9 +405,7 @@ impl ModelPass<'_> {
         let owner = format!("{h}.attn.c_proj");
         self.product_backward(&owner, (block.attended, c_proj), (d_branch, d_attended), list);
         let parts =
-            ["q", "k", "v"].map(|part| self.value(format_args!("d_{h}.attn.{part}"), channels));
-        let from = [d_attended, block.qkv, block.attended, block.lse];
-        self.tape.run("_scaled_dot_product_flash_attention_backward", &from, &parts);
+            self.compiled_attention_backward(&h, &block.attention, block.attended, d_attended);
         let d_qkv = self.value(format_args!("d_{h}.attn.qkv"), 3 * channels);
         self.tape.run("fused_cat", &parts, &[d_qkv]);
         let d_norm = self.value(format_args!("d_{h}.ln_1"), channels);

@@ -10,6 +10,7 @@
 mod attention;
 mod backward;
 mod compiled;
+mod compiled_attention;
 mod eager;
 mod loss;
 mod math_attention;
