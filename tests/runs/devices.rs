@@ -140,7 +140,11 @@ fn a_missing_process_is_named() {
     let place = TestFolder::new();
     let ran = place.run(&["devices", "--watch", "4294967294"]);
     assert_eq!(ran.code, Some(2));
-    assert_eq!(ran.stderr, "error: there is no process 4294967294\n");
+    assert_eq!(
+        ran.stderr,
+        "error: there is no process 4294967294\n\n\
+         hint: `fitgpt devices --watch` without a process shows the memory of this machine\n"
+    );
     let ran = place.run(&["devices", "--watch", "4294967294", "--json"]);
     assert_eq!((ran.code, &ran.json()["error"]["kind"]), (Some(2), &"process".into()));
     for wrong in [&["--watch", "me"][..], &["--watch", "--every=0"], &["--every=1"]] {
