@@ -265,6 +265,8 @@ causes! {
         requested_bytes: u64,
         /// Whether the run is known.
         has_config: bool,
+        /// The model that the log names.
+        model: Option<String>,
         /// A common run that has a tensor of this size.
         would_match: Option<RequestedTensor>,
         /// The planned peak of the run, if the log shows clearly more.

@@ -186,6 +186,12 @@ messages! {
         ja: "どのモデルかログに示されていないため、{requested} からテンソルは特定できません",
         de: "das Log sagt nicht, welches Modell es ist; {requested} bestimmt daher keinen Tensor",
     }
+    no_match_in(requested, model) {
+        en: "no known tensor of {model} has {requested}",
+        zh: "{model} 中没有大小为 {requested} 的已知张量",
+        ja: "{model} の既知のテンソルに {requested} のものはありません",
+        de: "kein bekannter Tensor von {model} ist {requested} groß",
+    }
     would_match(text, tensor, shape, dtype, model, batch_size, block_size) {
         en: "{text}; {tensor} {shape} {dtype} would have this size in {model} with batch_size {batch_size} and block_size {block_size}",
         zh: "{text}；但在 {model}、batch_size {batch_size}、block_size {block_size} 下，{tensor} {shape} {dtype} 正好是这个大小",
@@ -570,6 +576,7 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         Cause::NoMatch {
             requested_bytes,
             has_config,
+            model,
             would_match,
             planned_bytes,
             allocated_bytes,
@@ -578,7 +585,11 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
                 return contradicted(size(*allocated), size(*planned));
             }
             let requested = size(*requested_bytes);
-            let text = if *has_config { no_match(requested) } else { unknown_run(requested) };
+            let text = match model {
+                _ if *has_config => no_match(requested),
+                Some(model) => no_match_in(requested, model),
+                None => unknown_run(requested),
+            };
             match would_match {
                 Some(asked) => would(text, asked),
                 None => text,

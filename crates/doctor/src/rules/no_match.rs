@@ -40,6 +40,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let cause = Cause::NoMatch {
         requested_bytes: requested.bytes,
         has_config: analysis.run.is_some() || analysis.refuted_bytes.is_some(),
+        model: analysis.decoder.as_ref().map(|decoder| decoder.name.clone()),
         would_match,
         planned_bytes: analysis.refuted_bytes,
         allocated_bytes: analysis.facts.allocated.map(|size| size.bytes),

@@ -449,6 +449,20 @@ fn a_run_that_holds_more_than_its_plan_is_a_different_run() {
 }
 
 #[test]
+fn a_request_that_matches_no_tensor_of_a_named_model_is_reported_with_its_name() {
+    let model_in = |log: String| {
+        let diagnosis = diagnosis(&log, "");
+        let found = diagnosis.findings.into_iter().find(|f| f.rule() == "no-match").unwrap();
+        let Cause::NoMatch { model, has_config: false, .. } = found.cause else { panic!() };
+        model
+    };
+    let trainer = "trainer.train()\nper_device_train_batch_size=8\n";
+    let named = format!("{trainer}from_pretrained(\"Qwen/Qwen2.5-0.5B\")\n{}", full("1.96 GiB"));
+    assert_eq!(model_in(named).as_deref(), Some("Qwen2.5-0.5B"));
+    assert_eq!(model_in(format!("{trainer}{}", full("1.96 GiB"))), None);
+}
+
+#[test]
 fn the_domain_is_recognized() {
     let of = |log: &str| diagnosis(&format!("{log}\n{}", full("786.00 MiB")), "").domain;
     assert_eq!(
