@@ -96,10 +96,14 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let trained = train(matches, style, &ranks);
     if let Err(failure) = &trained
         && ranks.count() > 1
-        && failure.is_alone()
     {
+        // Before any rank ends: launchers kill all of them when one ends with an error.
         super::fail(failure, style);
-        ranks.abort();
+        if failure.is_alone() {
+            ranks.abort();
+        }
+        ranks.leave();
+        return Err(Failure::elsewhere());
     }
     ranks.leave();
     trained
