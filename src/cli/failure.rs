@@ -74,7 +74,7 @@ impl Failure {
         held_by(&cards, device).into_iter().fold(self, Self::hint)
     }
 
-    /// Another rank failed and reports why.
+    /// The error was printed, by another rank or before.
     pub(super) fn elsewhere() -> Self {
         Self { reach: FailureScope::Elsewhere, ..Self::new("rank", "") }
     }
