@@ -167,8 +167,8 @@ impl Job {
             decoder::write_evaluate(model, training, names),
         ];
         if training.sampled > 0 {
-            programs.push(decoder::prefill_in_training(model, training));
-            programs.push(decoder::decode_in_training(model, training));
+            programs.push(decoder::prefill_in_training(model, training, names));
+            programs.push(decoder::decode_in_training(model, training, names));
         }
         programs
     }

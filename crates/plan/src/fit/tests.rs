@@ -157,6 +157,13 @@ fn a_config_that_fits_is_the_only_option() {
 }
 
 #[test]
+fn a_run_that_draws_samples_is_fitted_with_their_programs() {
+    let sampling = config("sample_interval=10 num_samples=4");
+    assert!(!check(&sampling, HERE, 1 << 40).options.is_empty());
+    assert!(check(&sampling, HERE, peak(&sampling, HERE) * 2 / 3).recommended.is_some());
+}
+
+#[test]
 fn the_largest_micro_batch_that_fits_is_taken_and_the_evaluation_kept() {
     let config = config("");
     let usable = peak(&config, HERE) * 2 / 3;

@@ -259,8 +259,8 @@ pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
 }
 
 /// The same with the state of training, which has caches for [`Training::sampled`] sequences.
-pub fn prefill_in_training(model: &Model, training: &Training) -> Program {
-    write_prefill(DecoderBuilder::of_training(ProgramKind::Prefill, model, training, Names::Kept))
+pub(crate) fn prefill_in_training(model: &Model, training: &Training, names: Names) -> Program {
+    write_prefill(DecoderBuilder::of_training(ProgramKind::Prefill, model, training, names))
 }
 
 fn write_prefill(mut b: DecoderBuilder<'_>) -> Program {
@@ -285,8 +285,8 @@ pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
 }
 
 /// The same with the state of training.
-pub fn decode_in_training(model: &Model, training: &Training) -> Program {
-    let b = DecoderBuilder::of_training(ProgramKind::Decode, model, training, Names::Kept);
+pub(crate) fn decode_in_training(model: &Model, training: &Training, names: Names) -> Program {
+    let b = DecoderBuilder::of_training(ProgramKind::Decode, model, training, names);
     write_decode(b, training.sampled)
 }
 
