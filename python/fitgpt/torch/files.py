@@ -41,7 +41,6 @@ def _loading(load, counter):
         # The cache of shape functions would keep the storages alive.
         with mock.patch.object(counter.fake_mode, "cache_enabled", False):
             result = load(f, *args, **kwargs)
-        counter.count_loaded(result)
         if start is not None:
             f.seek(start)
         kwargs = {**kwargs, "map_location": "cpu"}
@@ -51,16 +50,27 @@ def _loading(load, counter):
             with _disable_current_modes():  # a fake mode would make these fake too
                 reals = tree_leaves(load(f, *args[1:], **kwargs))
         except RuntimeError:  # an old file, which cannot be mapped
-            return result
+            reals = []
         fakes = tree_leaves(result)
         for tensor, real in zip(fakes, reals) if len(fakes) == len(reals) else ():
             if isinstance(tensor, torch.Tensor) and isinstance(real, torch.Tensor):
-                if tensor.shape == real.shape and values.is_small(tensor):
-                    with no_dispatch():
-                        values.remember(tensor, real.clone())
+                if tensor.shape == real.shape:
+                    _copy_facts(tensor, real)
+        counter.count_loaded(result)
         return result
 
     return load_and_remember
+
+
+def _copy_facts(tensor, real):
+    """Gives a fake tensor the storage size of the real one and, if it is small, its values."""
+    with no_dispatch():
+        storage, n_bytes = tensor.untyped_storage(), real.untyped_storage().nbytes()
+        # PyTorch 2.8 multiplies the size of a fake storage by its element size twice.
+        if storage.nbytes() != n_bytes and tensor.dtype == real.dtype:
+            storage.resize_(n_bytes)
+        if values.is_small(tensor):
+            values.remember(tensor, real.clone())
 
 
 def _safetensors(is_active):
