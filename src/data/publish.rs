@@ -128,6 +128,11 @@ pub(crate) fn abandoned(disk: &Disk, folder: &Path) -> Result<Vec<PathBuf>> {
     folders(disk, folder, PREPARING)
 }
 
+/// Whether a crash interrupted the publication of a dataset.
+pub(crate) fn is_pending(disk: &Disk, folder: &Path) -> Result<bool> {
+    Ok(!committed(disk, folder)?.is_empty())
+}
+
 /// Completes what a crash interrupted. Only for the holder of the folder's lock.
 pub(crate) fn complete_pending(disk: &Disk, folder: &Path) -> Result<()> {
     let mut all = committed(disk, folder)?;

@@ -27,7 +27,10 @@ use super::{
     walk::{DocumentPart, InputPosition, LastLine, Tally, Walk},
 };
 use crate::{
-    data::{Meta, Split, publish::is_shard_name},
+    data::{
+        Meta, Split,
+        publish::{self, is_shard_name},
+    },
     disk::Disk,
     formats::compression,
     tokenizer::{
@@ -270,8 +273,11 @@ pub(super) fn prepare_from(
 
 /// Locks the folder of a dataset, if it has none or one that may be replaced.
 fn new_dataset(path: &Path, overwrite: bool) -> Result<LockedFolder, PrepareError> {
-    // Checked before the folder is created, and again under its lock.
-    check_free(path, overwrite)?;
+    // Checked before anything is written, and again under the folder's lock. A dataset whose
+    // publication was interrupted is completed first.
+    if !publish::is_pending(&Disk::real(), path)? {
+        check_free(path, overwrite)?;
+    }
     let folder = LockedFolder::make(path)?;
     check_free(path, overwrite)?;
     Ok(folder)

@@ -25,6 +25,24 @@ fn a_dataset_is_replaced_only_with_overwrite() {
 }
 
 #[test]
+fn a_refused_run_completes_an_interrupted_publication() {
+    let folders = TestFolders::new(&[("poem.txt", POEM.as_bytes())]);
+    run(&folders.chars(&["poem.txt"])).unwrap();
+    let (names, tokens) = (folders.names(), folders.tokens());
+    // The state after a kill: the new dataset is published, of the old one `train.bin` is gone.
+    let staged = folders.folder().join(".prepared-0123456789abcdef");
+    fs::create_dir(&staged).unwrap();
+    for name in &names {
+        fs::rename(folders.folder().join(name), staged.join(name)).unwrap();
+    }
+    fs::write(folders.folder().join("val.bin"), b"old").unwrap();
+
+    let error = run(&folders.chars(&["poem.txt"])).unwrap_err();
+    assert!(matches!(&error, PrepareError::Exists { .. }), "{error}");
+    assert_eq!((folders.names(), folders.tokens()), (names, tokens));
+}
+
+#[test]
 fn a_failed_run_leaves_no_file_and_no_folder() {
     let long = POEM.repeat(10_000);
     let mut broken = long.clone().into_bytes();
