@@ -6,7 +6,7 @@
 
 use crate::{
     config::{Config, GradCheckpoint, Precision},
-    memory::{PlanError, Target, VerifiedPlan, fits, place, profile, verify},
+    memory::{FitCheck, PlanError, Target, VerifiedPlan, place, profile, verify},
     model::Model,
     optimizer::Optimizer,
     program::{
@@ -219,7 +219,8 @@ pub fn peak_bytes(program: &Program, target: &impl Target) -> Bytes {
 ///
 /// Recomputing a block repeats matrix products, recomputing its cheap parts does not. So the
 /// cheapest choice has the fewest blocks, and then the fewest cheap layers. Increasing either count
-/// never makes the plan larger, so bisection finds each.
+/// never makes the plan larger, so a search finds each: first by live bytes, which are fast to count
+/// and hardly less than the plan, then by plans from there on.
 fn cheapest_recompute(
     model: &Model,
     training: &Training,
@@ -227,14 +228,56 @@ fn cheapest_recompute(
     limit: Bytes,
 ) -> Recompute {
     let layers = model.layers;
-    let is_enough = |blocks, cheap| {
+    let with = |blocks, cheap| {
         let recompute = Recompute { blocks, cheap };
         let program = decoder::unnamed_train(model, &Training { recompute, ..*training });
-        fits(&program, target, limit)
+        FitCheck::new(&program, target)
     };
-    let blocks = least(layers, |blocks| is_enough(blocks, layers - blocks));
-    let cheap = least(layers - blocks, |cheap| is_enough(blocks, cheap));
+    let fewest = |most, check: &dyn Fn(u32) -> FitCheck| {
+        let live_bytes = |n| check(n).live_bytes().map_or(u64::MAX, Bytes::get);
+        let bound = least_within(limit.get(), most, live_bytes);
+        least_from(bound, most, |n| check(n).is_placed_in(limit))
+    };
+    let blocks = fewest(layers, &|blocks| with(blocks, layers - blocks));
+    let cheap = fewest(layers - blocks, &|cheap| with(blocks, cheap));
     Recompute { blocks, cheap }
+}
+
+/// The smallest of `0..=most` that takes at most `limit`, or `most`. `bytes` must not increase; if it
+/// decreases evenly, this takes fewer calls than [`least`].
+fn least_within(limit: u64, most: u32, bytes: impl Fn(u32) -> u64) -> u32 {
+    let mut above = bytes(0);
+    if above <= limit {
+        return 0;
+    }
+    let mut within = bytes(most);
+    if within > limit {
+        return most;
+    }
+    let (mut low, mut high) = (0, most); // `low` takes too much, `high` does not
+    let mut calls = 0;
+    while high - low > 1 {
+        calls += 1;
+        let share = if calls > 8 { 0.5 } else { (above - limit) as f64 / (above - within) as f64 };
+        let guess = low + (share * f64::from(high - low)).ceil() as u32;
+        let middle = guess.clamp(low + 1, high - 1);
+        match bytes(middle) {
+            bytes if bytes > limit => (low, above) = (middle, bytes),
+            bytes => (high, within) = (middle, bytes),
+        }
+    }
+    high
+}
+
+/// [`least`] of `from..=most`, with the fewest tests if the result is near `from`.
+fn least_from(from: u32, most: u32, holds: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high, mut stride) = (from, from, 1);
+    while high < most && !holds(high) {
+        low = high + 1;
+        high = most.min(high.saturating_add(stride));
+        stride = stride.saturating_mul(2);
+    }
+    low + least(high - low, |n| holds(low + n))
 }
 
 /// The smallest of `0..=most` for which `holds` is true, or `most`. `holds` must be monotonic.
@@ -317,5 +360,17 @@ mod tests {
         assert_eq!(least(12, |n| n >= 5), 5);
         assert_eq!(least(12, |_| true), 0);
         assert_eq!(least(12, |_| false), 12);
+        for first in 0..=30_u32 {
+            let even = |n: u32| u64::from(1000 - 10 * n);
+            let steep = |n: u32| 1 << (40 - n);
+            let flat = |n: u32| if n < first { u64::MAX } else { 7 };
+            assert_eq!(least_within(even(first), 25, even), first.min(25));
+            assert_eq!(least_within(even(first) + 9, 25, even), first.min(25));
+            assert_eq!(least_within(steep(first), 25, steep), first.min(25));
+            assert_eq!(least_within(7, 25, flat), first.min(25));
+            for from in 0..=first.min(25) {
+                assert_eq!(least_from(from, 25, |n| n >= first), first.min(25), "from {from}");
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use self::{
     liveness::{Lifetime, Peak, Profile, lifetimes, profile},
-    place::{PlanError, fits, place},
+    place::{FitCheck, PlanError, place},
     verify::{PlacedOperand, PlanFault, VerifiedPlan, verify},
 };
 use crate::{
