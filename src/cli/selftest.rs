@@ -105,7 +105,8 @@ fn text(runner: &Runner, config: &Config, test: &SelfTest) -> String {
     let seconds = format!("{:.0}", test.seconds);
     if test.is_passed() {
         let _ = writeln!(text, "{}", text_of::all_passed(test.tensors(), seconds));
-        let _ = writeln!(text, "{}", names::next("fitgpt bench --device=gpu"));
+        let _ =
+            writeln!(text, "{}", names::next(&format!("fitgpt bench --device={}", device(runner))));
         return text;
     }
     let ended = match &test.error {
@@ -117,12 +118,19 @@ fn text(runner: &Runner, config: &Config, test: &SelfTest) -> String {
     text
 }
 
+/// The value of `--device` that names the device.
+fn device(runner: &Runner) -> &'static str {
+    match runner.gpu() {
+        None => "cpu",
+        Some((_, "CUDA")) => "cuda",
+        Some((_, "Vulkan")) => "vulkan",
+        Some(_) => "gpu",
+    }
+}
+
 /// The device to use instead of one that failed.
 fn instead(runner: &Runner) -> &'static str {
-    match runner.gpu() {
-        Some((_, "CUDA")) => "vulkan",
-        _ => "cpu",
-    }
+    if device(runner) == "cuda" { "vulkan" } else { "cpu" }
 }
 
 /// One op.
