@@ -130,14 +130,20 @@ impl PlacementOrder {
     }
 }
 
+/// No further order is tried after one with an end up to this: a ten-thousandth above `bound`, the
+/// lowest possible end.
+fn good_end(bound: u64) -> u64 {
+    bound + bound / 10_000
+}
+
 /// The starts from the order with the lowest end; from the first of several.
 fn best_starts(items: &[WorkspaceItem], base: u64, limits: &Limits) -> Vec<u64> {
-    let bound = base + live_bytes(items);
+    let good = good_end(base + live_bytes(items));
     let mut best: Option<(u64, Vec<u64>)> = None;
     for order in PlacementOrder::ALL {
-        // Only a lower end than the best so far helps, and nothing ends below the bound.
+        // Only a lower end than the best so far helps.
         let most = match best {
-            Some((top, _)) if top <= bound => break,
+            Some((top, _)) if top <= good => break,
             Some((top, _)) => top - 1,
             None => u64::MAX,
         };
@@ -175,12 +181,14 @@ impl FitCheck {
 
     /// Whether it can be placed within `limit`. Gives the same answer as [`place`].
     pub fn is_placed_in(&self, limit: Bytes) -> bool {
+        let Some(bound) = self.live_bytes().filter(|bound| *bound <= limit) else { return false };
         let Self { items, base, limits, .. } = self;
-        let is_placed = |order: PlacementOrder| {
-            starts_in(&order.of(items), items, *base, limits, limit.get()).is_some()
-        };
-        self.live_bytes().is_some_and(|live| live <= limit)
-            && PlacementOrder::ALL.into_iter().any(is_placed)
+        let (limit, good) = (limit.get(), good_end(bound.get()));
+        let mut ends = PlacementOrder::ALL.into_iter().filter_map(|order| {
+            starts_in(&order.of(items), items, *base, limits, limit.max(good)).map(|(end, _)| end)
+        });
+        // Either it is within the limit, or it is good and `place` would stop at it.
+        ends.next().is_some_and(|end| end <= limit)
     }
 }
 

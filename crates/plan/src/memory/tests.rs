@@ -218,6 +218,16 @@ proptest! {
     }
 
     #[test]
+    fn a_check_says_what_the_plan_takes(program in any_program(), device in any_limits()) {
+        let check = FitCheck::new(&program, &device);
+        let plan = place(vec![program], &device).unwrap();
+        let bytes = plan.arena_bytes().get();
+        prop_assert!(check.live_bytes().unwrap().get() <= bytes);
+        prop_assert!(check.is_placed_in(Bytes::new(bytes)));
+        prop_assert!(!check.is_placed_in(Bytes::new(bytes - 1)));
+    }
+
+    #[test]
     fn planning_twice_gives_the_same_plan(program in any_program()) {
         prop_assert_eq!(place(vec![program.clone()], &HOST), place(vec![program], &HOST));
     }
