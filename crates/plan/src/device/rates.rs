@@ -13,9 +13,10 @@
 //!
 //! On 2026-11-17 both tables, and the sizes and bandwidths of the catalogue, were compared with
 //! `TechPowerUp`'s database of cards; AMD's MI300X and MI325X with public copies of AMD's figures. Cores,
-//! boost clocks and float32 rates are equal. Its bandwidths differ from ours in two cases, in which
-//! ours are the maker's: 224 GB/s for the RTX 2000 Ada (256 there), 4,800 for the H200 (4,890). Rates
-//! of tensor cores are not in that database: they are NVIDIA's, or follow from the ratios above.
+//! boost clocks and float32 rates are equal. Where its bandwidths differ, ours are the maker's: 224 GB/s
+//! for the RTX 2000 Ada (256 there), 4,800 for the H200 (4,890), 320 and 640 for the RX 9060 XT and the
+//! RX 9070 (322 and 645). Rates of tensor cores are not in that database: they are NVIDIA's, or follow
+//! from the ratios above.
 
 use serde::Serialize;
 
