@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -14,11 +16,35 @@ HERE = pathlib.Path(__file__).resolve().parent
 class Ended:
     """How a process ended, what it printed, and what it took."""
 
-    def __init__(self, child, status, usage, seconds, printed):
+    def __init__(self, status, usage, peak_bytes, seconds, printed):
         self.code = os.waitstatus_to_exitcode(status)
-        self.peak_bytes = usage.ru_maxrss * 1024
+        self.peak_bytes = peak_bytes
         self.cpu_seconds = usage.ru_utime + usage.ru_stime
         self.seconds, self.printed = seconds, printed
+
+
+class PeakMemory(threading.Thread):
+    """The most memory that a process held, read every few milliseconds while it lives.
+
+    `ru_maxrss` will not do: it also counts what this process held when it started the other one.
+    """
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.path, self.bytes = f"/proc/{pid}/status", 0
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                with open(self.path) as status:
+                    found = re.search(r"VmHWM:\s+(\d+) kB", status.read())
+            except (FileNotFoundError, ProcessLookupError):
+                return
+            if not found:  # it has ended
+                return
+            self.bytes = int(found[1]) * 1024
+            time.sleep(0.002)
 
 
 class Workspace:
@@ -56,6 +82,7 @@ class Workspace:
                 [self.program, *map(str, arguments)], cwd=self.folder, stdout=out_file, stderr=err_file,
                 stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, env=self.environment | environment,
             )  # fmt: skip
+        peak = PeakMemory(child.pid)
         if stdin:
             try:
                 stdin(child.stdin)
@@ -73,7 +100,8 @@ class Workspace:
                 break
             time.sleep(0.001)
         child.returncode = os.waitstatus_to_exitcode(status)
-        ended = Ended(child, status, usage, time.monotonic() - start, out.read_text())
+        peak.join()
+        ended = Ended(status, usage, peak.bytes, time.monotonic() - start, out.read_text())
         if check and ended.code != 0 and not (kill_after is not None and ended.code == -9):
             self.fail(f"{' '.join(map(str, arguments))}: exit code {ended.code}: {self.text()}")
         return ended
