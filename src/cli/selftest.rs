@@ -106,7 +106,7 @@ fn text(runner: &Runner, config: &Config, test: &SelfTest) -> String {
     if test.is_passed() {
         let _ = writeln!(text, "{}", text_of::all_passed(test.tensors(), seconds));
         let _ =
-            writeln!(text, "{}", names::next(&format!("fitgpt bench --device={}", device(runner))));
+            writeln!(text, "{}", names::next(format!("fitgpt bench --device={}", device(runner))));
         return text;
     }
     let ended = match &test.error {

@@ -159,8 +159,9 @@ impl Group {
         let after = self.blocks.partition_point(|block| block.start() <= item.start);
         let index = after.saturating_sub(1);
         self.blocks[index].insert(item);
-        let upper = self.blocks[index].split();
-        self.blocks.splice(index + 1..index + 1, upper);
+        if let Some(upper) = self.blocks[index].split() {
+            self.blocks.insert(index + 1, upper);
+        }
         self.extent = self.extent.with(item.extent());
         self.long = None;
     }
@@ -282,8 +283,9 @@ impl Occupied {
         let after = self.groups.partition_point(|group| group.start() <= item.start);
         let index = after.saturating_sub(1);
         self.groups[index].insert(item);
-        let upper = self.groups[index].split();
-        self.groups.splice(index + 1..index + 1, upper);
+        if let Some(upper) = self.groups[index].split() {
+            self.groups.insert(index + 1, upper);
+        }
     }
 }
 
