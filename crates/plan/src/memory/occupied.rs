@@ -90,12 +90,13 @@ impl LongItems {
             start: item.start,
             end: item.end,
             gap: 0,
-            n_before: items.partition_point(|other| other.start < item.start),
+            n_before: 0,
             after: 0,
         });
         let all = each.reduce(Self::and).expect("a block has items");
+        let n_before = items.partition_point(|item| item.start < all.start);
         let after = items.iter().position(|item| item.end > all.end).unwrap_or(items.len());
-        Self { after, ..all }
+        Self { n_before, after, ..all }
     }
 
     fn of_blocks(blocks: &mut [Block]) -> Self {

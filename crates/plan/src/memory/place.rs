@@ -157,7 +157,7 @@ pub struct FitCheck {
     items: Vec<WorkspaceItem>,
     base: u64,
     limits: Limits,
-    has_pieces: bool,
+    fits_in_pieces: bool,
 }
 
 impl FitCheck {
@@ -169,14 +169,14 @@ impl FitCheck {
             items: items(program, target).0,
             base: state_slots(program, &limits).1,
             limits,
-            has_pieces: program.tensors().iter().all(|tensor| tensor.bytes() <= piece),
+            fits_in_pieces: program.tensors().iter().all(|tensor| tensor.bytes() <= piece),
         }
     }
 
     /// The fewest bytes that it could be placed in: the most that are alive at once. Much faster
     /// than placing. `None` if a tensor is too large for one piece.
     pub fn live_bytes(&self) -> Option<Bytes> {
-        self.has_pieces.then(|| Bytes::new(self.base + live_bytes(&self.items)))
+        self.fits_in_pieces.then(|| Bytes::new(self.base + live_bytes(&self.items)))
     }
 
     /// Whether it can be placed within `limit`. Gives the same answer as [`place`].
