@@ -19,7 +19,7 @@ use super::{
     store::{TensorSource, Tensors},
     write,
 };
-use crate::disk::{Disk, FileKind};
+use crate::disk::{Disk, DraftName, FileKind};
 
 /// Space for `config.json`, the manifest, the state's document and the folder.
 const DOCUMENTS_BYTES: u64 = 1 << 20;
@@ -106,21 +106,16 @@ pub fn copy_weights(
     let metadata = BTreeMap::from([("format", "pt".to_owned()), ("save_id", id.to_string())]);
     let tensors = Tensors::weights_of(&architecture.model);
     let parts = layout::weights(&tensors);
-    let draft_of = |name: &str| dir.join(format!(".{name}.part"));
-    let drafts = [MODEL_FILE, CONFIG_FILE].map(draft_of);
-    for draft in &drafts {
-        disk.remove_file(draft)?; // left by an interrupted export
-    }
-    let mut file = write::PushedFile::create(&disk, &drafts[0], &parts, metadata)?;
+    let paths = [MODEL_FILE, CONFIG_FILE].map(|name| dir.join(name));
+    let (model, config) = (DraftName::of(&paths[0])?, DraftName::of(&paths[1])?);
+    let mut file = write::PushedFile::create(&disk, model.path(), &parts, metadata)?;
     weights.read(&tensors, PositionRows::Exact, &mut file)?;
     let bytes = file.finish()?;
-    write_text(&disk, &drafts[1], &architecture.to_json(id))?;
+    write_text(&disk, config.path(), &architecture.to_json(id))?;
     // A manifest of an earlier save would not match the new files.
     disk.remove_file(&dir.join(MANIFEST_FILE))?;
-    for (draft, name) in drafts.iter().zip([MODEL_FILE, CONFIG_FILE]) {
-        disk.rename(draft, &dir.join(name))?;
-    }
-    disk.sync_dir(dir)?;
+    model.publish(&disk)?;
+    config.publish(&disk)?;
     Ok((parts.len(), bytes))
 }
 

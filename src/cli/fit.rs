@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
+    disk::Disk,
     terminal,
     words::{columns, errors::io, fit as messages, hints, left, localized, names, right},
 };
@@ -118,7 +119,13 @@ pub(super) fn json(found: &Fit, lines: &OptionCommands<'_>, text: &str) -> Value
 fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
     let Some(text) = text else { return Ok(messages::not_written(path.display())) };
     let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
-    fs::write(path, text).map_err(failed)?;
+    // Through a link, as any program would.
+    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if file.is_file() || !file.exists() {
+        Disk::real().replace(&file, text.as_bytes()).map_err(|error| failed(error.source))?;
+    } else {
+        fs::write(path, text).map_err(failed)?; // a pipe or a device
+    }
     Ok(messages::written_to(path.display()))
 }
 

@@ -9,6 +9,7 @@
 
 mod lock;
 mod real;
+mod replace;
 #[cfg(test)]
 pub(crate) mod simulated;
 
@@ -20,7 +21,10 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::lock::{FolderLock, LockError};
+pub(crate) use self::{
+    lock::{FolderLock, LockError},
+    replace::DraftName,
+};
 use crate::attempt::Attempt;
 
 /// What a name in a folder refers to. Links are not followed.

@@ -130,13 +130,13 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Writes the metadata and the descriptions of all tensors.
+    /// Writes the metadata and the descriptions of all tensors to a new file.
     pub fn create(
         path: &Path,
         metadata: &[(String, GgufValue)],
         tensors: Vec<GgufTensor>,
     ) -> io::Result<Self> {
-        let mut out = BufWriter::new(File::create(path)?);
+        let mut out = BufWriter::new(File::create_new(path)?);
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         out.write_all(&(tensors.len() as u64).to_le_bytes())?;

@@ -31,6 +31,7 @@ use crate::{
         self, Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink,
         Tensors, Weights,
     },
+    disk::{Disk, DiskError, DraftName},
 };
 
 /// Why nothing was exported.
@@ -95,6 +96,12 @@ pub enum ExportError {
     RopeScaling,
 }
 
+impl From<DiskError> for ExportError {
+    fn from(DiskError { action, path, source }: DiskError) -> Self {
+        Self::Io { action, path, source }
+    }
+}
+
 /// Why GGUF cannot express a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerGap {
@@ -146,8 +153,8 @@ pub fn to_gguf(
     let n_tensors = described.len();
 
     let failed = |action, source| ExportError::Io { action, path: out.to_owned(), source };
-    let draft = TemporaryFile::of(out);
-    let file = GgufFile::create(&draft.0, &metadata, described)
+    let draft = DraftName::of(out)?;
+    let file = GgufFile::create(draft.path(), &metadata, described)
         .map_err(|source| failed(Attempt::Write, source))?;
     let mut sink = GgufSink { model, tensors: &tensors, file, values: Vec::new(), filled: 0 };
     weights.read(&tensors, PositionRows::Exact, &mut sink)?;
@@ -156,8 +163,8 @@ pub fn to_gguf(
         written.map_err(|source| failed(Attempt::Write, source))?;
     }
     sink.file.finish().map_err(|source| failed(Attempt::Sync, source))?;
-    let bytes = fs::metadata(&draft.0).map_err(|source| failed(Attempt::Read, source))?.len();
-    fs::rename(&draft.0, out).map_err(|source| failed(Attempt::Rename, source))?;
+    let bytes = fs::metadata(draft.path()).map_err(|source| failed(Attempt::Read, source))?.len();
+    draft.publish(&Disk::real())?;
     let has_other_gelu = model.mlp == MlpKind::Gelu(Gelu::Exact);
     Ok(Exported { n_tensors, bytes, has_other_gelu })
 }
@@ -168,24 +175,6 @@ fn check_free(out: &Path, overwrite: bool) -> Result<(), ExportError> {
         return Err(ExportError::Exists { path: out.to_owned() });
     }
     Ok(())
-}
-
-/// A file under a temporary name. Dropping this removes it, unless it has been renamed.
-struct TemporaryFile(PathBuf);
-
-impl TemporaryFile {
-    /// The draft of the file `out`, next to it.
-    fn of(out: &Path) -> Self {
-        let mut name = out.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        Self(out.with_file_name(name))
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // an earlier error is the one to report
-    }
 }
 
 /// All tensors of the file. llama.cpp's GPT-2 always has biases; if the model has none, they are

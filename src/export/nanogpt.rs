@@ -12,13 +12,12 @@ use fitgpt_plan::{
     optimizer::Optimizer,
 };
 
-use super::{ExportError, Exported, TemporaryFile};
+use super::{ExportError, Exported};
 use crate::{
-    attempt::Attempt,
     checkpoint::{
         Checkpoint, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
     },
-    disk::{Disk, DiskError},
+    disk::{Disk, DraftName},
     pytorch::{ArchiveWriter, PickleWriter},
     run::train::Document,
 };
@@ -112,30 +111,19 @@ fn write(
     run: Option<RunFacts<'_>>,
     read: impl FnOnce(&mut dyn TensorSink) -> Result<(), ExportError>,
 ) -> Result<Exported, ExportError> {
-    let of_disk = |error: DiskError| {
-        let DiskError { action, path, source } = error;
-        ExportError::Io { action, path, source }
-    };
     let updates = run.map_or(0, |run| run.document.position.updates);
     let storages = Storages::new(tensors, updates);
     let pickle = pickle(model, dropout, tensors, &storages, run);
-    let draft = TemporaryFile::of(out);
-    let disk = Disk::real();
-    disk.remove_file(&draft.0).map_err(of_disk)?; // left by an interrupted export
-    let file = disk.create(&draft.0).map_err(of_disk)?;
-    let archive = ArchiveWriter::create(file, &pickle, &storages.sizes).map_err(of_disk)?;
+    let (disk, draft) = (Disk::real(), DraftName::of(out)?);
+    let archive = ArchiveWriter::create(draft.create(&disk)?, &pickle, &storages.sizes)?;
     let mut sink = ArchiveSink { archive, storages };
     for index in sink.storages.steps.clone() {
-        sink.archive.write(index, &(updates as f32).to_le_bytes()).map_err(of_disk)?;
+        sink.archive.write(index, &(updates as f32).to_le_bytes())?;
     }
     read(&mut sink)?;
     let n_tensors = sink.storages.sizes.len();
-    let bytes = sink.archive.finish().map_err(of_disk)?;
-    std::fs::rename(&draft.0, out).map_err(|source| ExportError::Io {
-        action: Attempt::Rename,
-        path: out.to_owned(),
-        source,
-    })?;
+    let bytes = sink.archive.finish()?;
+    draft.publish(&disk)?;
     let has_other_gelu = model.mlp != MlpKind::Gelu(Gelu::Exact);
     Ok(Exported { n_tensors, bytes, has_other_gelu })
 }

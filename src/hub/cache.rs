@@ -21,7 +21,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{FileHash, HubError, RemoteFile, Repo, is_commit};
-use crate::{attempt::Attempt, os};
+use crate::{
+    attempt::Attempt,
+    disk::{Disk, DiskError},
+    os,
+};
 
 /// More than any listing: that of the largest dataset, a hundred thousand files, has about ten
 /// megabytes.
@@ -245,9 +249,8 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), HubError> {
     if let Some(folder) = path.parent() {
         make_folder(folder)?;
     }
-    let draft = path.with_extension(format!("{}.new", std::process::id()));
-    fs::write(&draft, content).map_err(HubError::io(Attempt::Write, &*draft))?;
-    fs::rename(&draft, path).map_err(HubError::io(Attempt::Rename, path))
+    let replaced = Disk::real().replace(path, content);
+    replaced.map_err(|DiskError { action, path, source }| HubError::io(action, path)(source))
 }
 
 /// Whether a path of a repository stays inside a folder that it is joined to.

@@ -12,14 +12,10 @@ mod plot;
 mod text;
 mod words;
 
-use std::{
-    fs::{self, File},
-    io::Write,
-    path::Path,
-};
+use std::path::Path;
 
 use super::{DataError, Meta};
-use crate::attempt::Attempt;
+use crate::disk::{Disk, DiskError};
 
 /// How many stories there are.
 const STORIES: u64 = 7_000;
@@ -58,14 +54,13 @@ pub fn corpus() -> Corpus {
 pub fn write(folder: &Path) -> Result<(), DataError> {
     let corpus = corpus();
     let itos = symbols(&corpus);
-    fs::create_dir_all(folder).map_err(|source| DataError::Io {
-        action: Attempt::Create,
-        path: folder.to_owned(),
-        source,
-    })?;
-    write_whole(folder, "meta.pkl", &Meta::pickled(&itos))?;
-    write_whole(folder, "val.bin", &encoded(&corpus.val, &itos))?;
-    write_whole(folder, "train.bin", &encoded(&corpus.train, &itos))
+    let disk = Disk::real();
+    let write = |name, bytes: &[u8]| disk.replace(&folder.join(name), bytes);
+    disk.create_dirs(folder)
+        .and_then(|()| write("meta.pkl", &Meta::pickled(&itos)))
+        .and_then(|()| write("val.bin", &encoded(&corpus.val, &itos)))
+        .and_then(|()| write("train.bin", &encoded(&corpus.train, &itos)))
+        .map_err(|DiskError { action, path, source }| DataError::Io { action, path, source })
 }
 
 /// The characters of the corpus, sorted.
@@ -85,27 +80,9 @@ fn encoded(text: &str, itos: &[char]) -> Vec<u8> {
     text.bytes().flat_map(|byte| ids[usize::from(byte)].to_le_bytes()).collect()
 }
 
-/// Writes to a temporary name and renames. The name has the process's id, so that two programs
-/// that start at once do not collide; both write the same bytes.
-fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), DataError> {
-    let path = folder.join(name);
-    let draft = folder.join(format!(".{name}.{}", std::process::id()));
-    let written = File::create(&draft)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&draft, &path));
-    written.map_err(|source| {
-        // Report the first error; a temporary file that is left is harmless.
-        let _ = fs::remove_file(&draft);
-        DataError::Io { action: Attempt::Write, path, source }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs};
 
     use super::*;
     use crate::{
