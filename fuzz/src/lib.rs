@@ -19,7 +19,7 @@ use fitgpt::{
     run::events,
     tokenizer::Json,
 };
-use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Reader};
+use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Log};
 use fitgpt_pickle::Pickle;
 use fitgpt_plan::config::{MachineFacts, Written};
 
@@ -51,7 +51,6 @@ pub fn saved(bytes: &[u8]) {
     with_folder(|folder| {
         fs::write(folder.join("ckpt.pt"), bytes).unwrap();
         let _ = Checkpoint::open(folder);
-        let _ = Weights::open(folder);
         fs::rename(folder.join("ckpt.pt"), folder.join("pytorch_model.bin")).unwrap();
         fs::write(folder.join("config.json"), MODEL).unwrap();
         let _ = Weights::open(folder);
@@ -79,9 +78,16 @@ pub fn events(bytes: &[u8]) {
 
 /// An out-of-memory log.
 pub fn log(bytes: &[u8]) {
-    let mut reader = Reader::default();
-    reader.push(bytes);
-    let _ = diagnose(&reader.finish(), &Context::new());
+    let _ = Log::read(bytes);
+}
+
+/// The diagnosis of a log or of a snapshot. It plans fixes, which takes longer than reading.
+pub fn diagnosis(bytes: &[u8]) {
+    let log = match Snapshot::read(bytes) {
+        Ok(snapshot) => snapshot.into_log(),
+        Err(_) => Log::read(bytes),
+    };
+    let _ = diagnose(&log, &Context::new());
 }
 
 /// A token file.
@@ -121,7 +127,7 @@ pub fn compressed(bytes: &[u8]) {
 /// A memory snapshot of PyTorch.
 pub fn snapshot(bytes: &[u8]) {
     if let Ok(snapshot) = Snapshot::read(bytes) {
-        let _ = diagnose(&snapshot.into_log(), &Context::new());
+        let _ = snapshot.into_log();
     }
 }
 
@@ -146,22 +152,31 @@ pub struct FuzzTarget {
     pub read: fn(&[u8]),
     /// Inputs that it accepts or almost accepts.
     pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Whether an input takes milliseconds, because it is planned.
+    pub is_slow: bool,
+}
+
+impl FuzzTarget {
+    const fn new(name: &'static str, read: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Self {
+        Self { name, read, seeds, is_slow: false }
+    }
 }
 
 /// Every reader of foreign files.
 pub const TARGETS: &[FuzzTarget] = &[
-    FuzzTarget { name: "config", read: config, seeds: seeds::config },
-    FuzzTarget { name: "pickle", read: pickle, seeds: seeds::pickle },
-    FuzzTarget { name: "weights", read: weights, seeds: seeds::weights },
-    FuzzTarget { name: "saved", read: saved, seeds: seeds::saved },
-    FuzzTarget { name: "model_config", read: model_config, seeds: seeds::model_config },
-    FuzzTarget { name: "events", read: events, seeds: seeds::events },
-    FuzzTarget { name: "log", read: log, seeds: seeds::log },
-    FuzzTarget { name: "tokens", read: tokens, seeds: seeds::tokens },
-    FuzzTarget { name: "parquet", read: parquet, seeds: seeds::parquet },
-    FuzzTarget { name: "compressed", read: compressed, seeds: seeds::compressed },
-    FuzzTarget { name: "snapshot", read: snapshot, seeds: seeds::snapshot },
-    FuzzTarget { name: "tokenizer", read: tokenizer, seeds: seeds::tokenizer },
+    FuzzTarget::new("config", config, seeds::config),
+    FuzzTarget::new("pickle", pickle, seeds::pickle),
+    FuzzTarget::new("weights", weights, seeds::weights),
+    FuzzTarget::new("saved", saved, seeds::saved),
+    FuzzTarget::new("model_config", model_config, seeds::model_config),
+    FuzzTarget::new("events", events, seeds::events),
+    FuzzTarget::new("log", log, seeds::log),
+    FuzzTarget { is_slow: true, ..FuzzTarget::new("diagnosis", diagnosis, seeds::diagnosis) },
+    FuzzTarget::new("tokens", tokens, seeds::tokens),
+    FuzzTarget::new("parquet", parquet, seeds::parquet),
+    FuzzTarget::new("compressed", compressed, seeds::compressed),
+    FuzzTarget::new("snapshot", snapshot, seeds::snapshot),
+    FuzzTarget::new("tokenizer", tokenizer, seeds::tokenizer),
 ];
 
 /// A small GPT-2.

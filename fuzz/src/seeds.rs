@@ -31,8 +31,9 @@ pub(super) fn weights() -> Vec<Vec<u8>> {
     vec![file]
 }
 
+/// A tiny model, as `fitgpt export --to nanogpt` writes it.
 pub(super) fn saved() -> Vec<Vec<u8>> {
-    vec![include_bytes!("../../tests/nanogpt/fixture/ckpt.pt").to_vec()]
+    vec![include_bytes!("ckpt.pt").to_vec()]
 }
 
 pub(super) fn model_config() -> Vec<Vec<u8>> {
@@ -49,19 +50,30 @@ pub(super) fn events() -> Vec<Vec<u8>> {
     )]
 }
 
+/// Short ones: the fuzzer begins with inputs of at most their length.
 pub(super) fn log() -> Vec<Vec<u8>> {
-    [
-        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; \
-         11.99 GiB total capacity; 9.10 GiB already allocated; 512.00 MiB free; 10.20 GiB reserved)",
-        "step 0: train loss 4.3, val loss 4.3\n  File \"model.py\", line 187, in forward\n    \
-         loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))\n\
-         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
-         capacity of 11.69 GiB of which 1.02 GiB is free.",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:114] DefaultCPUAllocator: not enough memory: \
-         you tried to allocate 824633720832 bytes.",
+    vec![
+        include_bytes!("../../examples/early-era-attention.log").to_vec(),
+        include_bytes!("../../examples/exact-bytes.log").to_vec(),
+        include_bytes!("../../examples/host-killed.log").to_vec(),
+        include_bytes!("../../examples/no-traceback-batch-32.log").to_vec(),
+        include_bytes!("../../examples/shared-memory.log").to_vec(),
+        include_bytes!("../../examples/two-workers-free-memory.log").to_vec(),
+        text(
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:114] DefaultCPUAllocator: not enough \
+             memory: you tried to allocate 824633720832 bytes.",
+        ),
     ]
-    .map(text)
-    .to_vec()
+}
+
+/// A log and a snapshot are diagnosed alike.
+pub(super) fn diagnosis() -> Vec<Vec<u8>> {
+    let whole = [
+        include_bytes!("../../examples/estimate-loss-batch-64.log").to_vec(),
+        include_bytes!("../../examples/foreign-process.log").to_vec(),
+        include_bytes!("../../examples/rank-backward-rocm.log").to_vec(),
+    ];
+    [log(), snapshot(), whole.to_vec()].concat()
 }
 
 pub(super) fn tokens() -> Vec<Vec<u8>> {

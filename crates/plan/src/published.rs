@@ -6,6 +6,8 @@
 
 mod table;
 
+use std::{collections::HashMap, sync::LazyLock};
+
 use self::table::MODELS;
 
 /// Whether the output head shares the embedding.
@@ -85,15 +87,20 @@ pub fn all() -> &'static [Published] {
 /// A name with a different size (`gpt2-custom-350m`) is not found.
 pub fn find(name: &str) -> Option<&'static Published> {
     let asked = ComparableName::new(name);
-    let fits = |model: &'static Published| {
-        let names = model.aliases.iter().copied().chain([model.name(), model.stem()]);
-        let lengths = names.filter_map(|name| asked.begins_with(&ComparableName::new(name)));
-        Some((lengths.max()?, model))
-    };
-    let found = MODELS.iter().filter_map(fits);
-    // The longest matching name wins, the first in the table among equals.
-    found.rev().max_by_key(|(length, _)| *length).map(|(_, model)| model)
+    // The longest matching name wins.
+    asked.prefixes().find_map(|letters| KNOWN.get(letters).copied())
 }
+
+/// Every model by its names, spelled as [`ComparableName::letters`]. The first in the table wins.
+static KNOWN: LazyLock<HashMap<String, &'static Published>> = LazyLock::new(|| {
+    let mut known = HashMap::new();
+    for model in MODELS {
+        for name in model.aliases.iter().copied().chain([model.name(), model.stem()]) {
+            known.entry(ComparableName::new(name).letters).or_insert(model);
+        }
+    }
+    known
+});
 
 /// The model whose weights `name` means: its id, one of its names, or a variant by the same
 /// publisher (`meta-llama/Llama-3.2-1B-Instruct`). Models that others derived from it are not found,
@@ -129,15 +136,15 @@ impl ComparableName {
         spelled
     }
 
-    /// The length of `other` if this name is `other` followed by words that do not change sizes.
-    fn begins_with(&self, other: &Self) -> Option<usize> {
-        let length = other.letters.len();
-        let at = self.ends.iter().position(|end| *end == length)?;
-        if length == 0 || !self.letters.starts_with(&other.letters) {
-            return None;
-        }
-        let mut words = self.ends[at..].windows(2).map(|pair| &self.letters[pair[0]..pair[1]]);
-        (!words.any(changes_sizes)).then_some(length)
+    /// This name and, from the longest to the shortest, its beginnings of whole words, as long as the
+    /// words after them do not change sizes.
+    fn prefixes(&self) -> impl Iterator<Item = &str> {
+        let changes = |at: usize| {
+            let start = self.ends[at - 1];
+            changes_sizes(&self.letters[start..self.ends[at]])
+        };
+        let shortest = (1..self.ends.len()).rev().find(|at| changes(*at)).unwrap_or(0);
+        self.ends[shortest..].iter().rev().map(|end| &self.letters[..*end])
     }
 }
 

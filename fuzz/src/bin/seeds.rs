@@ -2,6 +2,9 @@
 
 use std::{error::Error, fs, path::Path};
 
+#[cfg(feature = "libfuzzer")]
+use libfuzzer_sys as _; // The functions that instrumented code calls.
+
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: seeds FOLDER")?;
     for target in fitgpt_fuzz::TARGETS {
