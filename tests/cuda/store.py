@@ -62,22 +62,19 @@ def compiled(path):
 
 
 def without_spills(name, ptx):
-    """The PTX, with `.minnctapersm 1` if it spills less with that, or an error.
+    """The PTX, with `.minnctapersm 1` if it spills without that, or an error.
 
     ptxas targets several blocks per multiprocessor, and may therefore spill though a thread
-    could have more registers. One block is enough for the kernels of wide heads. Spills that remain are
-    printed: they cost time on some architecture, and `scripts/test` fails if they are on an RTX 4070.
+    could have more registers. One block is enough for the kernels of wide heads.
     """
     error, spilled = judged(ptx)
     if error or not spilled:
         return ptx, error
     alone = re.sub(rb"^(\.maxntid .*\n)", rb"\1.minnctapersm 1\n", ptx, flags=re.MULTILINE)
-    error, less = judged(alone)
-    if sum(less.values()) < sum(spilled.values()):
-        ptx, spilled = alone, less
-    for architecture, count in spilled.items():
-        print(f"{name}: spills {count} bytes on {architecture}", file=sys.stderr)
-    return ptx, error
+    error, spilled = judged(alone)
+    if spilled and not error:
+        error = f"{name} spills: " + ", ".join(f"{count} bytes on {card}" for card, count in spilled.items())
+    return alone, error
 
 
 def judged(ptx):

@@ -6,7 +6,10 @@
 //! the function's name. After that the text depends on the kernel alone, so that a hash of it finds the
 //! kernel's PTX.
 
-use std::{collections::HashMap, fmt};
+use std::{
+    collections::HashMap,
+    fmt::{self, Write as _},
+};
 
 /// The hash of a kernel's canonical text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +64,7 @@ pub(super) fn canonical(text: &str, entry: &str, name: &str) -> String {
             Some((prefix, number)) => {
                 let next = numbers.len();
                 let number = numbers.entry(number).or_insert(next);
-                result += &format!("{prefix}v{number}");
+                let _ = write!(result, "{prefix}v{number}");
             }
             None => result += if word == entry { name } else { word },
         }

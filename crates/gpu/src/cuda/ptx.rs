@@ -176,7 +176,7 @@ impl Nvrtc {
             let destroy = self.library.get::<Destroy>(b"nvrtcDestroyProgram\0").map_err(missing)?;
             let mut program = std::ptr::null_mut();
             let made =
-                create(&mut program, text.as_ptr(), c"kernel.cu".as_ptr(), 0, null(), null());
+                create(&raw mut program, text.as_ptr(), c"kernel.cu".as_ptr(), 0, null(), null());
             if made != 0 {
                 return Err(fault(format!("nvrtcCreateProgram: error {made}")));
             }
@@ -189,10 +189,10 @@ impl Nvrtc {
             let size = self.library.get::<Size>(what[0]).map_err(missing)?;
             let get = self.library.get::<Text>(what[1]).map_err(missing)?;
             let mut bytes = 0;
-            size(program, &mut bytes);
+            size(program, &raw mut bytes);
             let mut text = vec![0_u8; bytes.max(1)];
             get(program, text.as_mut_ptr().cast());
-            destroy(&mut program);
+            destroy(&raw mut program);
             if status == 0 {
                 Ok(text)
             } else {

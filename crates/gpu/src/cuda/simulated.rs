@@ -9,7 +9,7 @@
 //! of products and sums by NVIDIA's compilers, and speed.
 
 use std::{
-    collections::hash_map::DefaultHasher,
+    collections::{VecDeque, hash_map::DefaultHasher},
     fs,
     hash::{Hash, Hasher},
     io::{BufReader, BufWriter, ErrorKind, Read, Write},
@@ -82,7 +82,12 @@ pub(crate) struct Simulated {
     /// What the sanitizer prints.
     report: PathBuf,
     kernels: u32,
+    /// Requests whose answers were not read yet.
+    unanswered: VecDeque<&'static str>,
 }
+
+/// How many requests may wait for an answer.
+const UNANSWERED: usize = 1024;
 
 impl Watcher {
     /// Flags for the device and for its kernels. Compiling takes longer than running: with
@@ -203,12 +208,7 @@ fn library(text: &str, name: &str, shared_bytes: usize) -> String {
 
 impl Simulated {
     fn put(&mut self, values: &[&[u8]]) -> Result<(), DriverFault> {
-        let mut put = || {
-            for value in values {
-                self.requests.write_all(value)?;
-            }
-            self.requests.flush()
-        };
+        let mut put = || values.iter().try_for_each(|value| self.requests.write_all(value));
         put().map_err(|_| self.ended())
     }
 
@@ -236,19 +236,35 @@ impl Simulated {
         }
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request, and waits for the answers to it and to those before it.
     fn ask(&mut self, call: &'static str, request: &[&[u8]]) -> Result<(), DriverFault> {
+        self.post(call, request)?;
+        self.answered()
+    }
+
+    /// Sends a request that is answered later, as a card works while its program goes on.
+    fn post(&mut self, call: &'static str, request: &[&[u8]]) -> Result<(), DriverFault> {
         self.attempt(call)?;
         self.put(request)?;
-        let mut head = [0; 8];
-        self.get(&mut head)?;
-        let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().unwrap());
-        let mut message = vec![0; word(4) as usize];
-        self.get(&mut message)?;
-        match word(0) {
-            0 => Ok(()),
-            _ => Err(fault(call, String::from_utf8_lossy(&message))),
+        self.unanswered.push_back(call);
+        // More answers than a pipe holds would stop the device.
+        if self.unanswered.len() < UNANSWERED { Ok(()) } else { self.answered() }
+    }
+
+    /// Waits for the answers to all requests; the first that failed is the error.
+    fn answered(&mut self) -> Result<(), DriverFault> {
+        self.requests.flush().map_err(|_| self.ended())?;
+        while let Some(call) = self.unanswered.pop_front() {
+            let mut head = [0; 8];
+            self.get(&mut head)?;
+            let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().unwrap());
+            let mut message = vec![0; word(4) as usize];
+            self.get(&mut message)?;
+            if word(0) != 0 {
+                return Err(fault(call, String::from_utf8_lossy(&message)));
+            }
         }
+        Ok(())
     }
 }
 
@@ -274,9 +290,18 @@ impl Driver for Simulated {
             .map_err(|error| fault("cuInit", error))?;
         let requests = BufWriter::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let kernels = 0;
-        let mut device =
-            Self { child, requests, answers, watcher, edit, failing, folder, report, kernels };
+        let mut device = Self {
+            child,
+            requests,
+            answers,
+            watcher,
+            edit,
+            failing,
+            folder,
+            report,
+            kernels: 0,
+            unanswered: VecDeque::new(),
+        };
         device.attempt("cuInit")?;
         Ok(device)
     }
@@ -306,7 +331,7 @@ impl Driver for Simulated {
     fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), DriverFault> {
         let length = bytes.len() as u64;
         let request = [&3u32.to_ne_bytes()[..], &to.to_ne_bytes(), &length.to_ne_bytes(), bytes];
-        self.ask("cuMemcpyHtoDAsync", &request)
+        self.post("cuMemcpyHtoDAsync", &request)
     }
 
     fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), DriverFault> {
@@ -358,11 +383,12 @@ impl Driver for Simulated {
         request.extend(u32::try_from(constants.len()).unwrap().to_ne_bytes());
         request.extend(constants);
         request.extend(self.watcher.order().to_ne_bytes());
-        self.ask("cuLaunchKernel", &[&request])
+        self.post("cuLaunchKernel", &[&request])
     }
 
     fn wait(&mut self) -> Result<(), DriverFault> {
-        self.attempt("cuStreamSynchronize") // every request has been answered
+        self.attempt("cuStreamSynchronize")?;
+        self.answered()
     }
 }
 

@@ -481,58 +481,59 @@ pub(crate) fn backward_keys<E: Float>(
     let first_of_plane = first_key + plane_row();
     let stride_out = of.heads * of.size;
     let unit = UNIT_POS as usize;
-    for head in kv_head * of.group..(kv_head + 1) * of.group {
+    // One loop over the query tiles of all heads of the group: two loops would need more registers
+    // than a thread has.
+    let steps = (max(of.used, first_key) - first_key).div_ceil(OTHERS);
+    for step in 0..of.group * steps {
+        let head = kv_head * of.group + step / steps;
+        let first_query = first_key + step % steps * OTHERS;
         let start = sequence * of.seq * of.query_stride + head * of.size;
         let start_out = sequence * of.seq * stride_out + head * of.size;
-        let mut first_query = first_key;
-        while first_query < of.used {
-            load::<E>(&mut q, queries, start, of.query_stride, first_query, &of, OTHERS, tiles);
-            load::<E>(&mut d_o, d_out, start_out, stride_out, first_query, &of, OTHERS, tiles);
-            if unit < OTHERS {
-                let query = first_query + unit;
-                let mut lse_here = 0.0f32;
-                let mut along_here = 0.0f32;
-                if query < of.used {
-                    let at = (sequence * of.heads + head) * of.seq + query;
-                    lse_here = lse[at];
-                    along_here = along[at];
-                }
-                lse_of[unit] = lse_here;
-                along_of[unit] = along_here;
+        load::<E>(&mut q, queries, start, of.query_stride, first_query, &of, OTHERS, tiles);
+        load::<E>(&mut d_o, d_out, start_out, stride_out, first_query, &of, OTHERS, tiles);
+        if unit < OTHERS {
+            let query = first_query + unit;
+            let mut lse_here = 0.0f32;
+            let mut along_here = 0.0f32;
+            if query < of.used {
+                let at = (sequence * of.heads + head) * of.seq + query;
+                lse_here = lse[at];
+                along_here = along[at];
             }
-            sync_cube();
-            // The same for all units of a plane.
-            if first_query + OTHERS > first_of_plane {
-                multiply_rows::<E>(&mut scores, &k, &q, tiles);
-                sync_plane();
-                #[unroll]
-                for j in 0..SHARE {
-                    let query = first_query + unit_column(j);
-                    let mut value = 0.0f32;
-                    if key <= query && query < of.used {
-                        value = (scores[score_at(j)] * of.scale - lse_of[unit_column(j)]).exp();
-                    }
-                    p[j] = value;
-                    weights[weight_at(j)] =
-                        E::cast_from(value * kept(&mask, &of, sequence, head, query, key));
-                }
-                sync_plane();
-                add_weighted::<E>(&mut d_v, &weights, &d_o, tiles);
-                multiply_rows::<E>(&mut scores, &v, &d_o, tiles);
-                sync_plane();
-                #[unroll]
-                for j in 0..SHARE {
-                    let query = first_query + unit_column(j);
-                    let d_p = scores[score_at(j)] * kept(&mask, &of, sequence, head, query, key);
-                    let d_score = p[j] * (d_p - along_of[unit_column(j)]);
-                    weights[weight_at(j)] = E::cast_from(d_score);
-                }
-                sync_plane();
-                add_weighted::<E>(&mut d_k, &weights, &q, tiles);
-            }
-            sync_cube();
-            first_query += OTHERS;
+            lse_of[unit] = lse_here;
+            along_of[unit] = along_here;
         }
+        sync_cube();
+        // The same for all units of a plane.
+        if first_query + OTHERS > first_of_plane {
+            multiply_rows::<E>(&mut scores, &k, &q, tiles);
+            sync_plane();
+            #[unroll]
+            for j in 0..SHARE {
+                let query = first_query + unit_column(j);
+                let mut value = 0.0f32;
+                if key <= query && query < of.used {
+                    value = (scores[score_at(j)] * of.scale - lse_of[unit_column(j)]).exp();
+                }
+                p[j] = value;
+                weights[weight_at(j)] =
+                    E::cast_from(value * kept(&mask, &of, sequence, head, query, key));
+            }
+            sync_plane();
+            add_weighted::<E>(&mut d_v, &weights, &d_o, tiles);
+            multiply_rows::<E>(&mut scores, &v, &d_o, tiles);
+            sync_plane();
+            #[unroll]
+            for j in 0..SHARE {
+                let query = first_query + unit_column(j);
+                let d_p = scores[score_at(j)] * kept(&mask, &of, sequence, head, query, key);
+                let d_score = p[j] * (d_p - along_of[unit_column(j)]);
+                weights[weight_at(j)] = E::cast_from(d_score);
+            }
+            sync_plane();
+            add_weighted::<E>(&mut d_k, &weights, &q, tiles);
+        }
+        sync_cube();
     }
     let stride = of.kv_stride;
     store::<E>(&d_k, &mut scores, d_keys, at_k, stride, first_key, of.scale, &of, tiles);

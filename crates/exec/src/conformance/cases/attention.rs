@@ -47,9 +47,17 @@ pub(super) fn qkv(
     }
 }
 
-/// (B, T, H, D)
-const SHAPES: [[u64; 4]; 5] =
-    [[1, 1, 1, 4], [2, 5, 3, 16], [1, 33, 3, 24], [2, 70, 1, 64], [1, 130, 3, 80]];
+/// (B, T, H, D). GPUs pad heads to 32, 64, 96, 128, 192 or 256 channels, with a kernel for each.
+const SHAPES: [[u64; 4]; 8] = [
+    [1, 1, 1, 4],
+    [2, 5, 3, 16],
+    [1, 33, 3, 24],
+    [2, 70, 1, 64],
+    [1, 130, 3, 80],
+    [1, 40, 2, 120],
+    [1, 18, 1, 192],
+    [1, 18, 1, 250],
+];
 
 /// (B, T), then (H, G, D): odd counts, one key head for all, as many as queries. At least two
 /// tokens: with one, queries and keys have no gradient to compare.

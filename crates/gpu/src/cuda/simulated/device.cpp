@@ -51,6 +51,7 @@ struct Dimensions {
 struct Fiber {
     void *stack_pointer;
     char *stack;
+    Dimensions index; // in its block
 };
 
 struct WarpState {
@@ -113,9 +114,7 @@ unsigned next_fiber() {
 
 void resume(unsigned fiber) {
     current = fiber;
-    threadIdx.x = fiber % blockDim.x;
-    threadIdx.y = fiber / blockDim.x % blockDim.y;
-    threadIdx.z = fiber / blockDim.x / blockDim.y;
+    threadIdx = fibers[fiber].index;
 }
 
 // Leaves a fiber, for the next one or, if all have ended, for the scheduler.
@@ -389,22 +388,38 @@ void access(void *address, size_t bytes, bool is_write) {
 
 // ---- Requests -------------------------------------------------------------------------------
 
+// Answers that were not sent yet: they go out together, before the program waits for a request.
+std::string answers;
+
+void send_answers() {
+    for (const char *at = answers.data(), *end = at + answers.size(); at < end;) {
+        ssize_t put = write(1, at, end - at);
+        if (put <= 0)
+            _exit(0);
+        at += put;
+    }
+    answers.clear();
+}
+
 void read_all(void *to, size_t bytes) {
+    static char buffer[1 << 16];
+    static size_t start, end;
     for (char *at = static_cast<char *>(to); bytes;) {
-        ssize_t got = read(0, at, bytes);
-        if (got <= 0)
-            _exit(0); // the test has ended
-        at += got, bytes -= got;
+        if (start == end) {
+            send_answers();
+            ssize_t got = read(0, buffer, sizeof buffer);
+            if (got <= 0)
+                _exit(0); // the test has ended
+            start = 0, end = got;
+        }
+        size_t part = end - start < bytes ? end - start : bytes;
+        memcpy(at, buffer + start, part);
+        at += part, bytes -= part, start += part;
     }
 }
 
 void write_all(const void *from, size_t bytes) {
-    for (const char *at = static_cast<const char *>(from); bytes;) {
-        ssize_t put = write(1, at, bytes);
-        if (put <= 0)
-            _exit(0);
-        at += put, bytes -= put;
-    }
+    answers.append(static_cast<const char *>(from), bytes);
 }
 
 template <typename T> T get() {
@@ -426,6 +441,7 @@ void fault(const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     answer(2, text);
+    send_answers();
     _exit(3);
 }
 
@@ -553,6 +569,8 @@ void launch() {
         fault("`%s`: a block of %u threads", kernel_name, fiber_count);
     if (fibers.size() < fiber_count)
         fibers.resize(fiber_count, Fiber());
+    for (unsigned i = 0; i < fiber_count; i++)
+        fibers[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
     if (warps.size() < (fiber_count + WARP - 1) / WARP)
         warps.resize((fiber_count + WARP - 1) / WARP);
     shared_memory = kernel.shared;
