@@ -88,7 +88,6 @@ void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
     simulated_multiply(sums);
     for (int i = 0; i < 8; i++)
         d.x[i] = sums[i];
-    simulated_warp_meeting();
 }
 
 } // namespace wmma

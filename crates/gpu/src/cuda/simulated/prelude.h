@@ -36,7 +36,7 @@ unsigned simulated_exchange(unsigned value, unsigned mask);
 unsigned simulated_lane();
 // Gives the warp this lane's eight elements of two matrices of 16 x 16.
 void simulated_share(const float *left, const float *right);
-// Adds the products of those two matrices to this lane's eight sums.
+// Adds the products of those two matrices to this lane's eight sums, after a meeting.
 void simulated_multiply(float *sums);
 // Ends the launch with an error.
 [[noreturn]] void simulated_fault(const char *what);
