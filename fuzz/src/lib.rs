@@ -51,6 +51,7 @@ pub fn saved(bytes: &[u8]) {
     with_folder(|folder| {
         fs::write(folder.join("ckpt.pt"), bytes).unwrap();
         let _ = Checkpoint::open(folder);
+        let _ = Weights::open(folder);
         fs::rename(folder.join("ckpt.pt"), folder.join("pytorch_model.bin")).unwrap();
         fs::write(folder.join("config.json"), MODEL).unwrap();
         let _ = Weights::open(folder);

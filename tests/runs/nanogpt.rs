@@ -162,10 +162,8 @@ fn a_folder_for_transformers_has_the_weights_and_no_state() {
 fn an_export_that_fails_leaves_nothing_and_removes_nothing() {
     let place = TestFolder::new();
     place.train(&["--max_iters=1", "--eval_interval=100", "--out_dir=ours"]);
-    let theirs = ["model.gguf.part", "ckpt.pt.part"].map(|name| place.path(name));
-    for path in &theirs {
-        fs::write(path, "precious").unwrap();
-    }
+    // Drafts once had this name.
+    fs::write(place.path("ours.part"), "precious").unwrap();
     let names = || {
         let entries = fs::read_dir(place.path(".")).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -183,9 +181,7 @@ fn an_export_that_fails_leaves_nothing_and_removes_nothing() {
         assert_eq!(ran.code, Some(2), "{}", ran.stdout);
         assert_eq!(names(), before);
     }
-    for path in &theirs {
-        assert_eq!(fs::read_to_string(path).unwrap(), "precious");
-    }
+    assert_eq!(fs::read_to_string(place.path("ours.part")).unwrap(), "precious");
 }
 
 #[test]
@@ -202,7 +198,9 @@ fn an_export_that_nanogpt_cannot_represent_is_refused_by_name() {
         let ran = place.run(&["export", &out, "--to", "nanogpt", "--out", "x.pt"]);
         assert_eq!(ran.code, Some(2), "{flag}: {}", ran.stdout);
         assert!(ran.stderr.contains(expected), "{flag}: {}", ran.stderr);
-        assert!(!place.path("x.pt").exists());
+        let mut names =
+            fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(!names.any(|name| name.to_string_lossy().contains("x.pt")));
     }
 }
 
