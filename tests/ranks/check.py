@@ -146,13 +146,6 @@ def pids_of(runs):
     return sorted(pids)
 
 
-def undisturbed(runs):
-    runs.remove("whole")
-    began = time.monotonic()
-    runs.run(2, [*LONG, "--out_dir=whole"])
-    return runs.result("whole"), time.monotonic() - began
-
-
 def resumed(runs, out, ranks):
     """Continues a run, from its checkpoint if it has one."""
     if (runs.folder / out / "model.safetensors").exists():
@@ -160,8 +153,19 @@ def resumed(runs, out, ranks):
     return runs.run(ranks, [*LONG, f"--out_dir={out}"])
 
 
+def reaches(process, log, step):
+    """Waits until a run has logged this many steps, or has ended."""
+    while process.poll() is None:
+        with contextlib.suppress(OSError):
+            if log.read_text().count('"event":"step"') >= step:
+                return
+        time.sleep(0.002)
+
+
 def kills(runs, count, numbers):
-    expected, seconds = undisturbed(runs)
+    runs.remove("whole")
+    runs.run(2, [*LONG, "--out_dir=whole"])
+    expected = runs.result("whole")
     killed = 0
     for _ in range(4 * count):
         if killed == count:
@@ -170,8 +174,13 @@ def kills(runs, count, numbers):
         ranks = max(ranks, 2)
         runs.remove("killed")
         process = runs.start(ranks, [*LONG, "--out_dir=killed"])
-        time.sleep(numbers.uniform(0.1, 0.8) * seconds)
-        if pids := pids_of(runs):
+        # After a number of steps, not of seconds, which differ between runs; 0 is while it starts.
+        if steps := numbers.randrange(50):
+            reaches(process, runs.folder / "killed/events.jsonl", steps)
+        time.sleep(numbers.uniform(0, 0.05))
+        while process.poll() is None and not (pids := pids_of(runs)):
+            time.sleep(0.002)
+        if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):  # the run may end right now
                 os.kill(numbers.choice(pids), signal.SIGKILL)
         text = wait(process)
@@ -234,6 +243,7 @@ def failures(runs):
     runs.remove("hung")
     process = runs.start(3, [*LONG, "--max_iters=100000", "--out_dir=hung"], {"FITGPT_RANK_TIMEOUT": "2"})
     while not (runs.folder / "hung/model.safetensors").exists():
+        check(process.poll() is None, "a rank that hangs: the run has ended")
         time.sleep(0.05)
     stopped = pids_of(runs)[1]
     os.kill(stopped, signal.SIGSTOP)
