@@ -318,6 +318,12 @@ impl GpuDevice {
         Ok(device)
     }
 
+    /// Forgets an open device, so that the last of its clones closes it.
+    #[cfg(test)]
+    pub(crate) fn forget(selector: &Selector) {
+        OPEN.lock().unwrap().retain(|device| device.selector != *selector);
+    }
+
     fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
         let (client, properties) = match &adapter.selector {
             Selector::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,

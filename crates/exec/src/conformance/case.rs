@@ -15,9 +15,6 @@ use crate::{
     reference::{narrow, widen},
 };
 
-/// Types that activations may be stored in; token ids and codes are not activations.
-const ACTIVATIONS: [DType; 3] = super::DTYPES;
-
 /// The expected contents of a tensor after the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Expected {
@@ -50,12 +47,6 @@ struct Prompt {
 }
 
 impl OpCase {
-    /// Whether a backend that stores activations as `dtypes` can run it.
-    pub(super) fn is_stored_in(&self, dtypes: &[DType]) -> bool {
-        let is_known = |dtype: DType| !ACTIVATIONS.contains(&dtype) || dtypes.contains(&dtype);
-        self.program.tensors().iter().all(|tensor| is_known(tensor.dtype))
-    }
-
     /// Prepares the case for a backend that rounds the factors of its products to the type of the
     /// activations: replaces the weights by values that this rounding does not change. The gradient
     /// of the logits, the probabilities of attention and the gradients of its scores are factors

@@ -5,6 +5,10 @@
 
 use std::fmt;
 
+use cubecl::{CompilationError, CubeKernel};
+
+use super::compile;
+
 /// An address in a device's memory.
 pub(crate) type Address = u64;
 
@@ -69,6 +73,10 @@ pub(crate) trait Driver: Sized + Send + fmt::Debug + 'static {
     fn free(&mut self, address: Address) -> Result<(), DriverFault>;
     fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), DriverFault>;
     fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), DriverFault>;
+    /// The CUDA C++ of a kernel, to be loaded.
+    fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
+        compile::source(kernel)
+    }
     fn load(&mut self, source: &Source) -> Result<Self::Function, DriverFault>;
     /// # Safety
     ///

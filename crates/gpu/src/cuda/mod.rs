@@ -32,12 +32,16 @@ use crate::{
     kernels::{math::SumOrder, product::ProductUnits},
 };
 
+fn id(index: u16) -> DeviceId {
+    DeviceId { type_id: 0, index_id: index }
+}
+
 /// Opens a device of one of the drivers.
 pub(crate) fn open<D: Driver>(
     index: u16,
     adapter: &Adapter,
 ) -> Result<(Client, GpuProperties), String> {
-    let client = Client::load::<CudaServer<D>>(DeviceId { type_id: 0, index_id: index });
+    let client = Client::load::<CudaServer<D>>(id(index));
     client.flush().map_err(|error| error.to_string())?; // reports why it did not open
     let of = client.properties();
     let shared_bytes = of.hardware.max_shared_memory_size;

@@ -161,7 +161,7 @@ impl<D: Driver> CudaServer<D> {
         if self.kernels.contains_key(id) {
             return Ok(());
         }
-        let source = compile::source(kernel).map_err(|error| failure(error.to_string()))?;
+        let source = D::source(kernel).map_err(|error| failure(error.to_string()))?;
         let function = self.call(|driver| driver.load(&source))?;
         let block = [id.cube_dim.x, id.cube_dim.y, id.cube_dim.z];
         self.kernels.insert(id.clone(), Loaded { function, block });

@@ -9,16 +9,27 @@
 //! of products and sums by NVIDIA's compilers, and speed.
 
 use std::{
-    collections::{VecDeque, hash_map::DefaultHasher},
+    collections::{HashMap, VecDeque, hash_map::DefaultHasher},
     fs,
     hash::{Hash, Hasher},
-    io::{BufReader, BufWriter, ErrorKind, Read, Write},
+    io::{self, BufReader, BufWriter, ErrorKind, Read, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{LazyLock, Mutex},
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    sync::{
+        LazyLock, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
-use super::driver::{Address, Card, Driver, DriverFault, Launch, Source};
+use cubecl::{CompilationError, CubeKernel, prelude::KernelId};
+use cubecl_common::device_handle::DeviceHandle;
+
+use super::{
+    compile,
+    driver::{Address, Card, Driver, DriverFault, Launch, Source},
+    server::CudaServer,
+};
+use crate::{GpuDevice, device::Selector};
 
 /// What watches the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,11 +64,28 @@ pub(crate) struct SimulatedDevice {
 /// The devices to be opened, by index.
 static DEVICES: LazyLock<Mutex<Vec<SimulatedDevice>>> = LazyLock::new(Mutex::default);
 
-/// Registers a device and returns its index.
-pub(crate) fn register(device: SimulatedDevice) -> u16 {
-    let mut devices = DEVICES.lock().unwrap();
-    devices.push(device);
-    u16::try_from(devices.len() - 1).unwrap()
+/// A device that can be opened, by its index, until this is dropped. That ends its thread in CubeCL,
+/// which would look for work thousands of times a second; nothing may hold the device then.
+#[derive(Debug)]
+pub(crate) struct Registered(u16);
+
+impl Registered {
+    pub(crate) fn new(device: SimulatedDevice) -> Self {
+        let mut devices = DEVICES.lock().unwrap();
+        devices.push(device);
+        Self(u16::try_from(devices.len() - 1).unwrap())
+    }
+
+    pub(crate) fn selector(&self) -> Selector {
+        Selector::Simulated(self.0)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        GpuDevice::forget(&self.selector());
+        DeviceHandle::<CudaServer<Simulated>>::shutdown(super::id(self.0));
+    }
 }
 
 const HEADERS: [(&str, &str); 4] = [
@@ -90,15 +118,15 @@ pub(crate) struct Simulated {
 const UNANSWERED: usize = 1024;
 
 impl Watcher {
-    /// Flags for the device and for its kernels. Compiling takes longer than running: with
-    /// AddressSanitizer, a kernel compiles four times as fast without optimization.
+    /// Flags for the device and for its kernels, which compile four times as fast without
+    /// optimization; they run for a shorter time than they compile.
     fn flags(self) -> [&'static [&'static str]; 2] {
         match self {
             Self::Addresses => [
                 &["-fsanitize=address,bounds", "-fno-sanitize-recover=all"],
                 &["-O0", "-fsanitize=address,bounds", "-fno-sanitize-recover=all"],
             ],
-            Self::Races => [&["-DSIMULATED_RACES"], &["-O1", "-fsanitize=thread"]],
+            Self::Races => [&["-DSIMULATED_RACES"], &["-O0", "-fsanitize=thread"]],
         }
     }
 
@@ -123,13 +151,14 @@ fn folder() -> PathBuf {
 }
 
 fn compiler() -> Result<&'static str, DriverFault> {
+    static FOUND: OnceLock<Option<&'static str>> = OnceLock::new();
     let has = |name: &&str| {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).status();
         version.is_ok_and(|status| status.success())
     };
     let names = ["clang++", "clang++-19", "clang++-17", "clang++-16", "clang++-15", "clang++-14"];
     let missing = "no `clang++` (Debian: apt-get install clang-14 libclang-rt-14-dev)";
-    names.into_iter().find(has).ok_or_else(|| fault("clang++", missing))
+    FOUND.get_or_init(|| names.into_iter().find(has)).ok_or_else(|| fault("clang++", missing))
 }
 
 /// Compiles `text` into a file that is named after it, unless it is there.
@@ -148,10 +177,7 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
             fs::write(path, text).map_err(|error| fault("write", error))?;
         }
     }
-    // Several tests may compile one kernel: each into a file that only it writes.
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let own = format!("{}-{number}", std::process::id());
+    let own = own_name();
     let (input, output) = (folder.join(format!("{own}.cpp")), folder.join(format!("{own}.o")));
     fs::write(&input, text).map_err(|error| fault("write", error))?;
     let run = Command::new(compiler()?)
@@ -160,17 +186,41 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
         .arg("-I")
         .arg(&include)
         .arg(&input)
-        .args(["-ldl", "-lm", "-o"])
+        .arg("-o")
         .arg(&output)
-        .output()
-        .map_err(|error| fault("clang++", error))?;
-    if !run.status.success() {
-        let error = String::from_utf8_lossy(&run.stderr).into_owned();
-        return Err(fault("clang++", error.lines().take(12).collect::<Vec<_>>().join("\n")));
-    }
+        .output();
+    ended_well("clang++", run)?;
     fs::rename(&output, &made).map_err(|error| fault("rename", error))?;
     let _ = fs::remove_file(&input);
     Ok(made)
+}
+
+/// The library of a compiled kernel. What the kernel calls is in the device's program. Called
+/// without clang, which would take as long for this as for compiling.
+fn link(object: &Path) -> Result<PathBuf, DriverFault> {
+    let made = object.with_extension("so");
+    if !made.exists() {
+        let own = object.with_file_name(format!("{}.so", own_name()));
+        let run = Command::new("ld").arg("-shared").arg(object).arg("-o").arg(&own).output();
+        ended_well("ld", run)?;
+        fs::rename(&own, &made).map_err(|error| fault("rename", error))?;
+    }
+    Ok(made)
+}
+
+/// A name that no one else uses: several tests may compile one kernel.
+fn own_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+fn ended_well(program: &'static str, run: io::Result<Output>) -> Result<(), DriverFault> {
+    let run = run.map_err(|error| fault(program, error))?;
+    if run.status.success() {
+        return Ok(());
+    }
+    let error = String::from_utf8_lossy(&run.stderr).into_owned();
+    Err(fault(program, error.lines().take(12).collect::<Vec<_>>().join("\n")))
 }
 
 /// A folder with the stand-in for the library of NVIDIA's driver (`driver.cpp`), under its name.
@@ -276,7 +326,7 @@ impl Driver for Simulated {
             DEVICES.lock().unwrap()[usize::from(index)];
         let folder = folder();
         fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
-        let mut flags = vec!["-O2", "-rdynamic"];
+        let mut flags = vec!["-O2", "-rdynamic", "-ldl", "-lm"];
         flags.extend(watcher.flags()[0]);
         let program = compile(&folder, "device", DEVICE, &flags)?;
         let report = folder.join(format!("report-{}-{index}", std::process::id()));
@@ -341,13 +391,28 @@ impl Driver for Simulated {
         self.get(into)
     }
 
+    /// Translates each kernel once for all devices, which takes as long as running it.
+    fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
+        static SOURCES: LazyLock<Mutex<HashMap<KernelId, Source>>> = LazyLock::new(Mutex::default);
+        let id = kernel.id();
+        let known = SOURCES.lock().unwrap().get(&id).cloned();
+        known.map_or_else(
+            || {
+                let source = compile::source(kernel)?;
+                SOURCES.lock().unwrap().insert(id, source.clone());
+                Ok(source)
+            },
+            Ok,
+        )
+    }
+
     fn load(&mut self, source: &Source) -> Result<u32, DriverFault> {
         let text = (self.edit)(source);
         let text = library(&text, &source.name, source.shared_bytes);
-        let mut flags = vec!["-fPIC", "-shared"];
+        let mut flags = vec!["-fPIC", "-c"];
         flags.extend(self.watcher.flags()[1]);
-        let path = compile(&self.folder, &source.name, &text, &flags)?;
-        let path = path.to_str().unwrap();
+        let library = link(&compile(&self.folder, &source.name, &text, &flags)?)?;
+        let path = library.to_str().unwrap();
         let long = |text: &str| u32::try_from(text.len()).unwrap().to_ne_bytes();
         self.ask(
             "cuModuleLoadData",

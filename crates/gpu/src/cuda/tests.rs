@@ -1,6 +1,10 @@
 //! Every kernel's CUDA C++, executed on the CPU and judged as every backend is.
 
-use std::{collections::BTreeSet, ops::ControlFlow, process::Command};
+use std::{
+    collections::BTreeSet,
+    ops::{ControlFlow, Deref},
+    process::Command,
+};
 
 use fitgpt_exec::{
     Arguments, Backend, BackendError, Watch,
@@ -19,7 +23,7 @@ use fitgpt_plan::{
 
 use super::{
     driver::Source,
-    simulated::{Edit, FailingCall, SimulatedDevice, Watcher, driver_folder, register},
+    simulated::{Edit, FailingCall, Registered, SimulatedDevice, Watcher, driver_folder},
     stored::WIDEST_HEAD,
 };
 use crate::{
@@ -35,12 +39,28 @@ fn unchanged(source: &Source) -> String {
     source.text.clone()
 }
 
-/// A simulated card whose kernels are changed by `edit`.
-fn device(watcher: Watcher, edit: Edit) -> GpuDevice {
-    GpuDevice::open(&adapter(SimulatedDevice { watcher, edit, failing: None })).unwrap()
+/// A simulated card, which ends with this.
+struct OpenCard {
+    device: GpuDevice,
+    _registered: Registered, // dropped last
 }
 
-fn adapter(device: SimulatedDevice) -> Adapter {
+impl Deref for OpenCard {
+    type Target = GpuDevice;
+
+    fn deref(&self) -> &GpuDevice {
+        &self.device
+    }
+}
+
+/// A simulated card whose kernels are changed by `edit`.
+fn device(watcher: Watcher, edit: Edit) -> OpenCard {
+    let registered = Registered::new(SimulatedDevice { watcher, edit, failing: None });
+    let device = GpuDevice::open(&adapter(registered.selector())).unwrap();
+    OpenCard { device, _registered: registered }
+}
+
+fn adapter(selector: Selector) -> Adapter {
     Adapter {
         name: "an RTX 4070 on the CPU".into(),
         api: Api::Cuda,
@@ -59,7 +79,7 @@ fn adapter(device: SimulatedDevice) -> Adapter {
             sums: SumOrder::Tree,
             is_recorded: false,
         },
-        selector: Selector::Simulated(register(device)),
+        selector,
         vendor: NVIDIA,
     }
 }
@@ -124,8 +144,6 @@ fn is_wrong(
     Ok(is_wrong)
 }
 
-const HALF: [DType; 2] = [DType::F32, DType::Bf16];
-
 #[test]
 fn a_missing_barrier_is_caught() {
     let edit = |source: &Source| source.text.replacen("__syncthreads();", "", 1);
@@ -136,7 +154,8 @@ fn a_missing_barrier_is_caught() {
 #[test]
 fn a_missing_barrier_of_a_warp_is_caught() {
     let edit = |source: &Source| source.text.replace("__syncwarp();", "");
-    let error = is_wrong(Watcher::Races, &HALF, &["linear"], edit).unwrap_err().to_string();
+    let error =
+        is_wrong(Watcher::Races, &[DType::Bf16], &["linear"], edit).unwrap_err().to_string();
     assert!(error.contains("with no barrier between them"), "{error}");
 }
 
@@ -161,7 +180,7 @@ fn a_missing_barrier_of_attention_on_tensor_cores_is_caught() {
         ("attention_backward", |source| without_barrier(source, "backward_queries", 2)),
     ];
     for (op, edit) in edits {
-        let error = is_wrong(Watcher::Races, &HALF, &[op], edit).unwrap_err().to_string();
+        let error = is_wrong(Watcher::Races, &[DType::Bf16], &[op], edit).unwrap_err().to_string();
         assert!(error.contains("with no barrier between them"), "{op}: {error}");
     }
 }
@@ -191,7 +210,7 @@ fn an_index_behind_an_array_of_shared_memory_is_caught() {
 fn a_tile_that_is_read_by_columns_is_caught() {
     let edit = |source: &Source| source.text.replace("wmma::col_major", "wmma::row_major");
     for op in ["linear", "attention"] {
-        assert!(is_wrong(Watcher::Addresses, &HALF, &[op], edit).unwrap(), "{op}");
+        assert!(is_wrong(Watcher::Addresses, &[DType::Bf16], &[op], edit).unwrap(), "{op}");
     }
 }
 
@@ -318,7 +337,8 @@ fn every_call_of_a_device_that_fails_is_an_error_with_its_name() {
     ] {
         let failing = Some(FailingCall { call, error, calls_before });
         let device = SimulatedDevice { watcher: Watcher::Races, edit: unchanged, failing };
-        let [first, second] = run_twice(&adapter(device), Precision::Float32);
+        let registered = Registered::new(device);
+        let [first, second] = run_twice(&adapter(registered.selector()), Precision::Float32);
         // Memory is freed after the first attempt, so nothing was lost before.
         let is_freed = call == "cuMemFree";
         assert_eq!(first.is_ok(), is_freed, "{call}: {first:?}");

@@ -29,6 +29,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define WITH_ASAN 1
@@ -198,7 +201,8 @@ void wait_for_block() {
     leave(false);
 }
 
-// Waits until every lane of the warp waits for the same thing.
+// Waits until every lane of the warp waits for the same thing: a barrier, or to meet for an exchange,
+// which orders no accesses, as CUDA promises none of shuffles and tiles.
 void wait_for_warp(unsigned WarpState::*waiting) {
     WarpState &warp = warps[current / WARP];
     unsigned lane = 1u << current % WARP;
@@ -212,32 +216,38 @@ void wait_for_warp(unsigned WarpState::*waiting) {
     leave(false);
 }
 
+// What a tensor core does; its accesses to registers are not checked. The lanes exchange their
+// elements as floats.
+template <typename T> void multiply(float *d, const void *a, const void *b, const float *c) {
+    float *matrices = warps[current / WARP].matrices[fibers[current].turn ^= 1];
+    float *left = matrices + current % WARP * 8, *right = left + 256;
+    for (int i = 0; i < 8; i++) {
+        left[i] = static_cast<const T *>(a)[i];
+        right[i] = static_cast<const T *>(b)[i];
+    }
+    wait_for_warp(&WarpState::at_meeting);
+    const float *row = matrices + current % WARP / 2 * 16, *column = matrices + 256 + current % 2 * 8;
+    float sums[8];
+    memcpy(sums, c, sizeof sums);
+    for (int k = 0; k < 16; k++)
+        for (int i = 0; i < 8; i++)
+            sums[i] += row[k] * column[k * 16 + i];
+    memcpy(d, sums, sizeof sums);
+}
+
 } // namespace
 
 extern "C" {
 void simulated_block_barrier() { wait_for_block(); }
 void simulated_warp_barrier() { wait_for_warp(&WarpState::at_barrier); }
-void simulated_warp_meeting() { wait_for_warp(&WarpState::at_meeting); }
 unsigned simulated_lane() { return current % WARP; }
 
-// What a tensor core does. Its accesses are not checked.
-void simulated_share(const float *left, const float *right) {
-    float *matrices = warps[current / WARP].matrices[fibers[current].turn ^= 1];
-    memcpy(matrices + current % WARP * 8, left, 8 * sizeof *left);
-    memcpy(matrices + 256 + current % WARP * 8, right, 8 * sizeof *right);
+void simulated_multiply_half(float *d, const void *a, const void *b, const float *c) {
+    multiply<__half>(d, a, b, c);
 }
 
-void simulated_multiply(float *sums) {
-    const float *left = warps[current / WARP].matrices[fibers[current].turn], *right = left + 256;
-    unsigned row = current % WARP / 2 * 16, column = current % 2 * 8;
-    float all[8];
-    for (int i = 0; i < 8; i++)
-        all[i] = sums[i];
-    for (int k = 0; k < 16; k++)
-        for (int i = 0; i < 8; i++)
-            all[i] += left[row + k] * right[k * 16 + column + i];
-    for (int i = 0; i < 8; i++)
-        sums[i] = all[i];
+void simulated_multiply_bfloat16(float *d, const void *a, const void *b, const float *c) {
+    multiply<__nv_bfloat16>(d, a, b, c);
 }
 
 unsigned simulated_exchange(unsigned value, unsigned mask) {
@@ -247,7 +257,7 @@ unsigned simulated_exchange(unsigned value, unsigned mask) {
         fault("a shuffle asks for lane %u, which is not there", other);
     unsigned *values = warp.values[fibers[current].turn ^= 1];
     values[lane] = value;
-    simulated_warp_meeting();
+    wait_for_warp(&WarpState::at_meeting);
     return values[other];
 }
 

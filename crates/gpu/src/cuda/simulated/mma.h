@@ -2,6 +2,9 @@
 // and the sums are float. Which elements a lane holds is unspecified in CUDA as well.
 #pragma once
 
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+
 namespace nvcuda {
 namespace wmma {
 
@@ -26,11 +29,19 @@ template <typename T> void check(const T *from, unsigned stride) {
         simulated_fault("a tensor core's matrix has rows that are no multiple of 16 bytes");
 }
 
-// The offset of element `i` of this lane.
-inline unsigned offset(int i, unsigned stride, bool is_row_major) {
-    unsigned element = simulated_lane() * 8 + i, row = element / 16, column = element % 16;
-    return is_row_major ? row * stride + column : column * stride + row;
-}
+// A lane has half a row of a matrix in memory, or of its transpose: where that begins, and how far
+// its elements are apart.
+template <typename T> struct Part {
+    T *start;
+    unsigned step;
+
+    Part(T *matrix, unsigned stride, bool is_row_major) {
+        check(matrix, stride);
+        unsigned row = simulated_lane() / 2, column = simulated_lane() % 2 * 8;
+        start = matrix + (is_row_major ? row * stride + column : column * stride + row);
+        step = is_row_major ? 1 : stride;
+    }
+};
 
 template <typename Layout> struct IsRowMajor;
 template <> struct IsRowMajor<row_major> {
@@ -42,25 +53,25 @@ template <> struct IsRowMajor<col_major> {
 
 template <typename Use, int M, int N, int K, typename T, typename Layout>
 void load_matrix_sync(fragment<Use, M, N, K, T, Layout> &to, const T *from, unsigned stride) {
-    check(from, stride);
+    Part<const T> part(from, stride, IsRowMajor<Layout>::value);
     for (int i = 0; i < 8; i++)
-        to.x[i] = from[offset(i, stride, IsRowMajor<Layout>::value)];
+        to.x[i] = part.start[i * part.step];
 }
 
 template <int M, int N, int K, typename T>
 void load_matrix_sync(fragment<accumulator, M, N, K, T> &to, const T *from, unsigned stride,
                       layout_t layout) {
-    check(from, stride);
+    Part<const T> part(from, stride, layout == mem_row_major);
     for (int i = 0; i < 8; i++)
-        to.x[i] = from[offset(i, stride, layout == mem_row_major)];
+        to.x[i] = part.start[i * part.step];
 }
 
 template <int M, int N, int K, typename T>
 void store_matrix_sync(T *to, const fragment<accumulator, M, N, K, T> &from, unsigned stride,
                        layout_t layout) {
-    check(to, stride);
+    Part<T> part(to, stride, layout == mem_row_major);
     for (int i = 0; i < 8; i++)
-        to[offset(i, stride, layout == mem_row_major)] = from.x[i];
+        part.start[i * part.step] = from.x[i];
 }
 
 template <typename Use, int M, int N, int K, typename T, typename Layout, typename V>
@@ -70,24 +81,20 @@ void fill_fragment(fragment<Use, M, N, K, T, Layout> &to, V value) {
 }
 
 // d = a b + c; d may be c.
-template <typename T, typename LayoutA, typename LayoutB>
+template <typename LayoutA, typename LayoutB>
 void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
-              const fragment<matrix_a, 16, 16, 16, T, LayoutA> &a,
-              const fragment<matrix_b, 16, 16, 16, T, LayoutB> &b,
+              const fragment<matrix_a, 16, 16, 16, __half, LayoutA> &a,
+              const fragment<matrix_b, 16, 16, 16, __half, LayoutB> &b,
               const fragment<accumulator, 16, 16, 16, float> &c) {
-    float left[8], right[8];
-    for (int i = 0; i < 8; i++) {
-        left[i] = float(a.x[i]);
-        right[i] = float(b.x[i]);
-    }
-    simulated_share(left, right);
-    simulated_warp_meeting();
-    float sums[8];
-    for (int i = 0; i < 8; i++)
-        sums[i] = c.x[i];
-    simulated_multiply(sums);
-    for (int i = 0; i < 8; i++)
-        d.x[i] = sums[i];
+    simulated_multiply_half(d.x, a.x, b.x, c.x);
+}
+
+template <typename LayoutA, typename LayoutB>
+void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
+              const fragment<matrix_a, 16, 16, 16, __nv_bfloat16, LayoutA> &a,
+              const fragment<matrix_b, 16, 16, 16, __nv_bfloat16, LayoutB> &b,
+              const fragment<accumulator, 16, 16, 16, float> &c) {
+    simulated_multiply_bfloat16(d.x, a.x, b.x, c.x);
 }
 
 } // namespace wmma

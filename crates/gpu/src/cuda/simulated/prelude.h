@@ -28,16 +28,14 @@ extern Dimensions threadIdx, blockIdx, blockDim, gridDim;
 // Waits until every thread of the block, or of the warp, is here; orders memory accesses.
 void simulated_block_barrier();
 void simulated_warp_barrier();
-// As `simulated_warp_barrier`, but orders no accesses: CUDA promises none of shuffles and tiles.
-void simulated_warp_meeting();
 // The value of lane `own ^ mask`.
 unsigned simulated_exchange(unsigned value, unsigned mask);
 // This thread's lane.
 unsigned simulated_lane();
-// Gives the warp this lane's eight elements of two matrices of 16 x 16.
-void simulated_share(const float *left, const float *right);
-// Adds the products of those two matrices to this lane's eight sums, after a meeting.
-void simulated_multiply(float *sums);
+// d = a b + c for matrices of 16 x 16, of which this lane has eight elements each; d may be c. The
+// elements of a and b are `__half` or `__nv_bfloat16`.
+void simulated_multiply_half(float *d, const void *a, const void *b, const float *c);
+void simulated_multiply_bfloat16(float *d, const void *a, const void *b, const float *c);
 // Ends the launch with an error.
 [[noreturn]] void simulated_fault(const char *what);
 }
@@ -54,11 +52,8 @@ static inline int __shfl_xor_sync(unsigned, int value, int mask) {
     return int(simulated_exchange(unsigned(value), mask));
 }
 static inline float __shfl_xor_sync(unsigned, float value, int mask) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &value, 4);
-    bits = simulated_exchange(bits, mask);
-    __builtin_memcpy(&value, &bits, 4);
-    return value;
+    unsigned bits = simulated_exchange(__builtin_bit_cast(unsigned, value), mask);
+    return __builtin_bit_cast(float, bits);
 }
 
 extern "C" {
