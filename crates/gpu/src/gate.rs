@@ -158,7 +158,9 @@ fn cases() -> Vec<GateCase> {
             add(keys, NONE, false);
             add(keys, Recompute { blocks: 1, cheap: 1 }, true);
         }
-        widths.iter().for_each(|keys| add(keys, NONE, false));
+        for keys in &widths {
+            add(keys, NONE, false);
+        }
         for optimizer in optimizers {
             add(&format!("optimizer={optimizer}"), NONE, false);
         }

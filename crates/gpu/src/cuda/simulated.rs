@@ -139,7 +139,7 @@ impl Watcher {
     }
 }
 
-fn fault(call: &'static str, error: impl ToString) -> DriverFault {
+fn fault(call: &'static str, error: &(impl ToString + ?Sized)) -> DriverFault {
     DriverFault { call, error: error.to_string() }
 }
 
@@ -170,16 +170,16 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
         return Ok(made);
     }
     let include = folder.join("include");
-    fs::create_dir_all(&include).map_err(|error| fault("mkdir", error))?;
+    fs::create_dir_all(&include).map_err(|error| fault("mkdir", &error))?;
     for (header, text) in HEADERS {
         let path = include.join(header);
         if fs::read_to_string(&path).ok().as_deref() != Some(text) {
-            fs::write(path, text).map_err(|error| fault("write", error))?;
+            fs::write(path, text).map_err(|error| fault("write", &error))?;
         }
     }
     let own = own_name();
     let (input, output) = (folder.join(format!("{own}.cpp")), folder.join(format!("{own}.o")));
-    fs::write(&input, text).map_err(|error| fault("write", error))?;
+    fs::write(&input, text).map_err(|error| fault("write", &error))?;
     let run = Command::new(compiler()?)
         .args(["-std=c++17", "-w", "-ffp-contract=off", "-fno-strict-aliasing"])
         .args(flags)
@@ -190,7 +190,7 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
         .arg(&output)
         .output();
     ended_well("clang++", run)?;
-    fs::rename(&output, &made).map_err(|error| fault("rename", error))?;
+    fs::rename(&output, &made).map_err(|error| fault("rename", &error))?;
     let _ = fs::remove_file(&input);
     Ok(made)
 }
@@ -203,7 +203,7 @@ fn link(object: &Path) -> Result<PathBuf, DriverFault> {
         let own = object.with_file_name(format!("{}.so", own_name()));
         let run = Command::new("ld").arg("-shared").arg(object).arg("-o").arg(&own).output();
         ended_well("ld", run)?;
-        fs::rename(&own, &made).map_err(|error| fault("rename", error))?;
+        fs::rename(&own, &made).map_err(|error| fault("rename", &error))?;
     }
     Ok(made)
 }
@@ -215,23 +215,23 @@ fn own_name() -> String {
 }
 
 fn ended_well(program: &'static str, run: io::Result<Output>) -> Result<(), DriverFault> {
-    let run = run.map_err(|error| fault(program, error))?;
+    let run = run.map_err(|error| fault(program, &error))?;
     if run.status.success() {
         return Ok(());
     }
     let error = String::from_utf8_lossy(&run.stderr).into_owned();
-    Err(fault(program, error.lines().take(12).collect::<Vec<_>>().join("\n")))
+    Err(fault(program, &error.lines().take(12).collect::<Vec<_>>().join("\n")))
 }
 
 /// A folder with the stand-in for the library of NVIDIA's driver (`driver.cpp`), under its name.
 pub(crate) fn driver_folder() -> Result<PathBuf, DriverFault> {
     let folder = folder();
-    fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
+    fs::create_dir_all(&folder).map_err(|error| fault("mkdir", &error))?;
     let library = compile(&folder, "driver", DRIVER, &["-O1", "-fPIC", "-shared"])?;
     let own = library.with_extension("folder");
-    fs::create_dir_all(&own).map_err(|error| fault("mkdir", error))?;
+    fs::create_dir_all(&own).map_err(|error| fault("mkdir", &error))?;
     match fs::hard_link(&library, own.join("libcuda.so")) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(fault("link", error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(fault("link", &error)),
         _ => Ok(own),
     }
 }
@@ -245,15 +245,22 @@ fn shared_name(text: &str) -> Option<&str> {
 
 /// A kernel's text as a library: with a function that calls the kernel, and its shared memory.
 fn library(text: &str, name: &str, shared_bytes: usize) -> String {
-    let mut library = format!("#include \"prelude.h\"\n{text}\n");
-    library += "extern \"C\" void simulated_entry(void **arguments) {\n";
-    library += &format!("    simulated::enter(&{name}, arguments);\n}}\n");
-    if let Some(shared) = shared_name(text) {
-        // With a larger alignment AddressSanitizer would omit the red zone after the array.
-        library += &format!("__attribute__((aligned(32))) char {shared}[{shared_bytes}];\n");
-        library += &format!("extern \"C\" {{ char *simulated_shared = {shared}; }}\n");
-    }
-    library
+    // With a larger alignment AddressSanitizer would omit the red zone after the array.
+    let shared = shared_name(text).map(|shared| {
+        format!(
+            "__attribute__((aligned(32))) char {shared}[{shared_bytes}];
+            extern \"C\" {{ char *simulated_shared = {shared}; }}"
+        )
+    });
+    format!(
+        "#include \"prelude.h\"
+        {text}
+        extern \"C\" void simulated_entry(void **arguments) {{
+            simulated::enter(&{name}, arguments);
+        }}
+        {}\n",
+        shared.unwrap_or_default()
+    )
 }
 
 impl Simulated {
@@ -277,7 +284,7 @@ impl Simulated {
     /// Fails if a test wants this call to.
     fn attempt(&mut self, call: &'static str) -> Result<(), DriverFault> {
         match self.failing.as_mut().filter(|failing| failing.call == call) {
-            Some(FailingCall { error, calls_before: 0, .. }) => Err(fault(call, *error)),
+            Some(FailingCall { error, calls_before: 0, .. }) => Err(fault(call, error)),
             Some(failing) => {
                 failing.calls_before -= 1;
                 Ok(())
@@ -311,7 +318,7 @@ impl Simulated {
             let mut message = vec![0; word(4) as usize];
             self.get(&mut message)?;
             if word(0) != 0 {
-                return Err(fault(call, String::from_utf8_lossy(&message)));
+                return Err(fault(call, &String::from_utf8_lossy(&message)));
             }
         }
         Ok(())
@@ -325,19 +332,19 @@ impl Driver for Simulated {
         let SimulatedDevice { watcher, edit, failing } =
             DEVICES.lock().unwrap()[usize::from(index)];
         let folder = folder();
-        fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
+        fs::create_dir_all(&folder).map_err(|error| fault("mkdir", &error))?;
         let mut flags = vec!["-O2", "-rdynamic", "-ldl", "-lm"];
         flags.extend(watcher.flags()[0]);
         let program = compile(&folder, "device", DEVICE, &flags)?;
         let report = folder.join(format!("report-{}-{index}", std::process::id()));
-        let errors = fs::File::create(&report).map_err(|error| fault("create", error))?;
+        let errors = fs::File::create(&report).map_err(|error| fault("create", &error))?;
         let mut child = Command::new(program)
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
-            .map_err(|error| fault("cuInit", error))?;
+            .map_err(|error| fault("cuInit", &error))?;
         let requests = BufWriter::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap());
         let mut device = Self {

@@ -188,9 +188,10 @@ fn a_missing_barrier_of_attention_on_tensor_cores_is_caught() {
 #[test]
 fn an_element_too_many_is_caught() {
     // `copied` copies as many elements as its second number says.
-    let edit = |source: &Source| match source.name.starts_with("copied") {
-        true => source.text.replace(".scalars_usize[1];", ".scalars_usize[1] + 1;"),
-        false => source.text.clone(),
+    let edit = |source: &Source| {
+        let is_meant = source.name.starts_with("copied");
+        let count = if is_meant { ".scalars_usize[1] + 1;" } else { ".scalars_usize[1];" };
+        source.text.replace(".scalars_usize[1];", count)
     };
     let error = is_wrong(Watcher::Addresses, &[DType::F32], &["last_row"], edit);
     let error = error.unwrap_err().to_string();
@@ -361,6 +362,7 @@ const RESULT: &str = "result: ";
 
 #[test]
 #[ignore = "the tests below start it, with a stand-in for the driver's library"]
+#[expect(clippy::print_stdout, reason = "it is a separate process")]
 fn a_step_on_the_stand_in_for_the_driver() {
     let faults = super::faults();
     match super::adapters().first() {
@@ -370,10 +372,10 @@ fn a_step_on_the_stand_in_for_the_driver() {
             let types = [Precision::Float32, Precision::Float16, Precision::Bfloat16];
             let is_failing = std::env::var_os("FITGPT_FAILING_CALL").is_some();
             for precision in types.into_iter().take(if is_failing { 1 } else { 3 }) {
-                run_twice(card, precision).iter().for_each(|result| match result {
-                    Ok(()) => println!("\n{RESULT}done"),
-                    Err(error) => println!("\n{RESULT}{}", error.to_string().replace('\n', " ")),
-                });
+                for result in run_twice(card, precision) {
+                    let text = result.map_or_else(|error| error.to_string(), |()| "done".into());
+                    println!("\n{RESULT}{}", text.replace('\n', " "));
+                }
             }
         }
         None => println!("\n{RESULT}{faults:?}"),
