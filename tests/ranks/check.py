@@ -146,6 +146,16 @@ def pids_of(runs):
     return sorted(pids)
 
 
+def wait_for_ranks(runs, process):
+    """The output of a run, after its last rank has ended: `mpirun` may end before its ranks."""
+    text = wait(process)
+    for _ in range(600):
+        if not pids_of(runs):
+            return text
+        time.sleep(0.05)
+    sys.exit(f"ranks do not end: {process.args}\n{text}")
+
+
 def resumed(runs, out, ranks):
     """Continues a run, from its checkpoint if it has one."""
     if (runs.folder / out / "model.safetensors").exists():
@@ -183,7 +193,7 @@ def kills(runs, count, numbers):
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):  # the run may end right now
                 os.kill(numbers.choice(pids), signal.SIGKILL)
-        text = wait(process)
+        text = wait_for_ranks(runs, process)
         was_killed = process.returncode != 0
         killed += was_killed
         resumed(runs, "killed", later)
@@ -191,16 +201,6 @@ def kills(runs, count, numbers):
         print(f"{ranks} ranks, {'killed' if was_killed else 'finished'}; {later} ranks end with the same bits")
     check(killed == count, f"only {killed} runs could be killed before they ended")
     return expected
-
-
-def ended(path, seconds=30):
-    """The events of a log, after its last one was written: `mpirun` may end before its ranks."""
-    for _ in range(20 * seconds):
-        log = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        if log[-1]["event"] == "end":
-            break
-        time.sleep(0.05)
-    return log
 
 
 def stops(runs, expected):
@@ -221,12 +221,12 @@ def stops(runs, expected):
             check(process.poll() is None, f"{name}: the run has ended")
             time.sleep(0.05)
         send(process)
-        text = wait(process)
+        text = wait_for_ranks(runs, process)
         # On Ctrl-C Open MPI's `mpirun` has an exit code of its own; MPICH's on any signal it gets.
         code = 1 if "Ctrl-C" in name else 130
         is_other = "mpich" in runs.mpirun[0] and "to mpirun" in name
         check(is_other or process.returncode == code, f"{name}: exit code {process.returncode}\n{text}")
-        log = ended(runs.folder / "stopped/events.jsonl")
+        log = [json.loads(line) for line in open(runs.folder / "stopped/events.jsonl")]
         saved = [event["step"] for event in log if event["event"] == "checkpoint"]
         is_saved = log[-1].get("reason") == "interrupted" and saved[-1] == log[-1]["step"]
         check(is_saved and len(set(saved)) == len(saved), f"{name}: saved at {saved}, {log[-1]}")
@@ -292,7 +292,7 @@ def failures(runs):
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         if b"OMPI_COMM_WORLD_RANK=0" in variables or b"PMI_RANK=0" in variables:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
-    text = wait(process)
+    text = wait_for_ranks(runs, process)
     check(process.returncode == 2 and "[rank 0, host" in text, f"full disk: {process.returncode}\n{text}")
     print("a full disk ends the run:", next(l for l in text.splitlines() if "error:" in l))
     runs.run(2, ["--init_from=resume", "--out_dir=full", f"--max_iters={len(runs.result('full')[0])}"])
