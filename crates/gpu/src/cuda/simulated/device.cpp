@@ -218,12 +218,12 @@ void wait_for_warp(unsigned WarpState::*waiting) {
 
 // What a tensor core does; its accesses to registers are not checked. The lanes exchange their
 // elements as floats.
-template <typename T> void multiply(float *d, const void *a, const void *b, const float *c) {
+template <typename T> void multiply(float *d, const T *a, const T *b, const float *c) {
     float *matrices = warps[current / WARP].matrices[fibers[current].turn ^= 1];
     float *left = matrices + current % WARP * 8, *right = left + 256;
     for (int i = 0; i < 8; i++) {
-        left[i] = static_cast<const T *>(a)[i];
-        right[i] = static_cast<const T *>(b)[i];
+        left[i] = a[i];
+        right[i] = b[i];
     }
     wait_for_warp(&WarpState::at_meeting);
     const float *row = matrices + current % WARP / 2 * 16, *column = matrices + 256 + current % 2 * 8;
@@ -237,18 +237,18 @@ template <typename T> void multiply(float *d, const void *a, const void *b, cons
 
 } // namespace
 
+void simulated_multiply(float *d, const __half *a, const __half *b, const float *c) {
+    multiply(d, a, b, c);
+}
+
+void simulated_multiply(float *d, const __nv_bfloat16 *a, const __nv_bfloat16 *b, const float *c) {
+    multiply(d, a, b, c);
+}
+
 extern "C" {
 void simulated_block_barrier() { wait_for_block(); }
 void simulated_warp_barrier() { wait_for_warp(&WarpState::at_barrier); }
 unsigned simulated_lane() { return current % WARP; }
-
-void simulated_multiply_half(float *d, const void *a, const void *b, const float *c) {
-    multiply<__half>(d, a, b, c);
-}
-
-void simulated_multiply_bfloat16(float *d, const void *a, const void *b, const float *c) {
-    multiply<__nv_bfloat16>(d, a, b, c);
-}
 
 unsigned simulated_exchange(unsigned value, unsigned mask) {
     WarpState &warp = warps[current / WARP];

@@ -5,6 +5,10 @@
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
+// d = a b + c for matrices of 16 x 16, of which this lane has eight elements each; d may be c.
+void simulated_multiply(float *d, const __half *a, const __half *b, const float *c);
+void simulated_multiply(float *d, const __nv_bfloat16 *a, const __nv_bfloat16 *b, const float *c);
+
 namespace nvcuda {
 namespace wmma {
 
@@ -81,20 +85,12 @@ void fill_fragment(fragment<Use, M, N, K, T, Layout> &to, V value) {
 }
 
 // d = a b + c; d may be c.
-template <typename LayoutA, typename LayoutB>
+template <typename T, typename LayoutA, typename LayoutB>
 void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
-              const fragment<matrix_a, 16, 16, 16, __half, LayoutA> &a,
-              const fragment<matrix_b, 16, 16, 16, __half, LayoutB> &b,
+              const fragment<matrix_a, 16, 16, 16, T, LayoutA> &a,
+              const fragment<matrix_b, 16, 16, 16, T, LayoutB> &b,
               const fragment<accumulator, 16, 16, 16, float> &c) {
-    simulated_multiply_half(d.x, a.x, b.x, c.x);
-}
-
-template <typename LayoutA, typename LayoutB>
-void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
-              const fragment<matrix_a, 16, 16, 16, __nv_bfloat16, LayoutA> &a,
-              const fragment<matrix_b, 16, 16, 16, __nv_bfloat16, LayoutB> &b,
-              const fragment<accumulator, 16, 16, 16, float> &c) {
-    simulated_multiply_bfloat16(d.x, a.x, b.x, c.x);
+    simulated_multiply(d.x, a.x, b.x, c.x);
 }
 
 } // namespace wmma

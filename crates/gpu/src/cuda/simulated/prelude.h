@@ -32,10 +32,6 @@ void simulated_warp_barrier();
 unsigned simulated_exchange(unsigned value, unsigned mask);
 // This thread's lane.
 unsigned simulated_lane();
-// d = a b + c for matrices of 16 x 16, of which this lane has eight elements each; d may be c. The
-// elements of a and b are `__half` or `__nv_bfloat16`.
-void simulated_multiply_half(float *d, const void *a, const void *b, const float *c);
-void simulated_multiply_bfloat16(float *d, const void *a, const void *b, const float *c);
 // Ends the launch with an error.
 [[noreturn]] void simulated_fault(const char *what);
 }
