@@ -4,29 +4,25 @@
 
 #![forbid(unsafe_code)]
 
-pub mod cli;
-
 pub mod attempt;
 pub mod budget;
-mod cards;
-pub mod data;
-pub mod export;
 pub mod formats;
+pub mod patch;
+mod os;
+mod cards;
+pub mod tokenizer;
+mod disk;
+pub mod data;
 pub mod hub;
 pub mod prepare;
 pub mod pytorch;
-pub mod tokenizer;
-
 pub mod checkpoint;
-mod disk;
-pub mod ranks;
-pub mod run;
+pub mod export;
 mod watch;
-
-pub mod patch;
+mod words;
 mod serve;
-
-mod os;
 pub mod picture;
 mod terminal;
-mod words;
+pub mod ranks;
+pub mod run;
+pub mod cli;

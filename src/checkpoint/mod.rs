@@ -25,21 +25,21 @@
 //! streamed with plain reads and writes, around a header of the same form.
 
 mod carry;
-mod commit;
-mod config;
-mod error;
-mod header;
 mod id;
+mod store;
+mod error;
+mod config;
+mod commit;
 mod layout;
-mod load;
+mod header;
 mod lock;
 mod manifest;
-mod nanogpt;
+mod write;
 mod read;
 mod save;
 mod shards;
-mod store;
-mod write;
+mod nanogpt;
+mod load;
 
 #[cfg(test)]
 mod tests;

@@ -2,30 +2,30 @@
 //!
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by a signal, after saving.
 
+mod failure;
+mod demo;
+mod keys;
+mod origin;
+mod plan_target;
+mod fit_options;
+mod plan;
+mod export;
+mod named;
+mod prepare;
+mod together;
+mod plan_ranks;
 mod args;
 mod begin;
 mod bench;
 mod completions;
-mod demo;
-mod devices;
 mod doctor;
 mod estimate;
-mod export;
-mod failure;
 mod fit;
-mod fit_options;
-mod keys;
-mod named;
-mod origin;
 mod patch;
-mod plan;
-mod plan_ranks;
-mod plan_target;
-mod prepare;
 mod sample;
 mod selftest;
+mod devices;
 mod serve;
-mod together;
 mod train;
 mod watch;
 

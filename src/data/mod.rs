@@ -8,14 +8,13 @@
 //! copied to the folder of a run. Any file gives tokens or an error, and reading allocates nothing.
 
 pub mod counter;
-
-mod batches;
 mod error;
-mod fingerprint;
 mod meta;
 pub(crate) mod publish;
 pub mod stories;
 pub(crate) mod tokens;
+mod batches;
+mod fingerprint;
 
 use std::path::{Path, PathBuf};
 

@@ -7,20 +7,19 @@
 //!
 //! Only [`http`] uses the network, and only with feature `hub`.
 
-mod cache;
-mod client;
-mod datasets;
-mod download;
 mod error;
+mod cache;
+mod datasets;
 mod models;
 mod settings;
-
 // The only use of the feature.
 #[cfg(feature = "hub")]
 mod http;
 #[cfg(not(feature = "hub"))]
 #[path = "no_http.rs"]
 mod http;
+mod client;
+mod download;
 
 use std::path::PathBuf;
 

@@ -8,12 +8,12 @@
 //! Only `folder` reads and writes files; everything else works on text.
 
 mod anchor;
-mod changes;
 mod diff;
-mod edit;
 pub mod folder;
-mod pattern;
 mod python;
+mod edit;
+mod changes;
+mod pattern;
 #[cfg(test)]
 mod tests;
 

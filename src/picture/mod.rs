@@ -6,13 +6,13 @@
 //! picture, byte for byte, on every machine.
 
 pub mod bars;
-pub(crate) mod chart;
 pub mod curve;
 pub mod curve_svg;
-pub(crate) mod html;
-mod layout;
 pub mod meter;
 pub(crate) mod scale;
+pub(crate) mod chart;
+mod layout;
 pub(crate) mod svg;
+pub(crate) mod html;
 #[cfg(test)]
 mod tests;

@@ -11,18 +11,18 @@
 
 mod cut;
 mod draft;
-mod encode;
 mod error;
-mod journal;
+mod encode;
 mod lines;
 mod memory;
 mod pieces;
-mod run;
 mod shards;
 mod source;
 mod split;
 mod symbols;
 mod walk;
+mod journal;
+mod run;
 
 #[cfg(test)]
 mod tests;

@@ -14,11 +14,11 @@
 //! are not checked: PyTorch can omit them.
 
 mod error;
+mod zip;
 mod file;
+mod write;
 #[cfg(test)]
 mod tests;
-mod write;
-mod zip;
 
 pub use self::error::{OptimizerFault, SavedError, TensorFault, ZipFault};
 pub(crate) use self::{

@@ -6,11 +6,11 @@
 //!
 //! Invariant: no request names a file. Runs have ids, and the page's files are in the program.
 
-mod guard;
 mod http;
+mod guard;
 mod page;
-mod record;
 mod runs;
+mod record;
 
 use std::{
     io,

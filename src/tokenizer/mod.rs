@@ -7,8 +7,8 @@
 
 mod chars;
 pub mod gpt2;
-pub mod huggingface;
 mod json;
+pub mod huggingface;
 mod stream;
 
 use std::path::PathBuf;

@@ -81,12 +81,11 @@ macro_rules! texts {
 mod lang;
 mod number;
 mod width;
-
 pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod devices;
-pub(crate) mod doctor;
 pub(crate) mod errors;
+pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod fit;
 pub(crate) mod hints;

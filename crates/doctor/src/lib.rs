@@ -9,18 +9,15 @@
 //! This crate does no I/O and no input makes it panic: logs are untrusted text.
 #![forbid(unsafe_code)]
 
+mod named;
 pub mod parse;
-
+mod cause;
+mod diagnosis;
 mod reason;
 mod rules;
-
 mod playbook;
-
-mod cause;
 mod diagnose;
-mod diagnosis;
 mod explain;
-mod named;
 mod size;
 mod snapshot;
 

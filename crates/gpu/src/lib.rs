@@ -8,18 +8,18 @@
 //! the bindings of one kernel do not overlap; every sum has a fixed order; nothing waits for the
 //! device except copies to the host.
 
+mod health;
+mod kernels;
 mod arena;
-mod backend;
 #[cfg(any(feature = "cuda", test))]
 mod cuda;
 mod device;
-mod dispatch;
-#[cfg(test)]
-mod gate;
-mod health;
-mod kernels;
 mod memory;
 mod target;
+mod dispatch;
+mod backend;
+#[cfg(test)]
+mod gate;
 
 pub use self::{
     backend::Gpu,

@@ -5,20 +5,17 @@
 //! planning needs no card.
 #![forbid(unsafe_code)]
 
+pub mod published;
+pub mod units;
 pub mod config;
 pub mod family;
 pub mod model;
 pub mod optimizer;
-pub mod program;
-pub mod published;
 pub mod shard;
-pub mod torch;
-
+pub mod program;
 pub mod memory;
-
 pub mod device;
-pub mod fit;
 pub mod job;
 pub mod report;
-
-pub mod units;
+pub mod torch;
+pub mod fit;

@@ -1,10 +1,10 @@
 //! `fitgpt serve`: plans, diagnoses and runs in a browser.
 
-mod api;
-mod diagnosis;
-mod planner;
-mod training;
 mod work;
+mod api;
+mod planner;
+mod diagnosis;
+mod training;
 
 use std::{
     fs,

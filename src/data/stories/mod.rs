@@ -6,11 +6,11 @@
 //!
 //! The text depends only on this folder: plots, words and counter-based random numbers.
 
-mod cast;
 mod chance;
 mod plot;
-mod text;
 mod words;
+mod cast;
+mod text;
 
 use std::path::Path;
 

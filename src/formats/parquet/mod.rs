@@ -8,9 +8,9 @@
 //! Files are not trusted. One page and one dictionary are in memory at a time; no length in a file
 //! is allocated before that many bytes have been read.
 
-mod description;
 mod levels;
 mod thrift;
+mod description;
 
 use std::{
     fs::File,

@@ -4,8 +4,8 @@
 //! A run's id is a hash of its path, so a request cannot name a folder that was not found here.
 
 mod find;
-mod follow;
 mod history;
+mod follow;
 
 use std::{
     collections::HashMap,

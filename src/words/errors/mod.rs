@@ -3,16 +3,16 @@
 //! An error's `Display` is English, for logs and other programs. Here every variant has a message;
 //! a variant without one does not compile.
 
+pub(crate) mod family;
+pub(crate) mod io;
 pub(crate) mod checkpoint;
-pub(crate) mod config;
 pub(crate) mod data;
 pub(crate) mod export;
-pub(crate) mod family;
 pub(crate) mod hub;
-pub(crate) mod io;
 pub(crate) mod patch;
 pub(crate) mod prepare;
 pub(crate) mod python;
+pub(crate) mod config;
 pub(crate) mod pytorch;
 pub(crate) mod run;
 #[cfg(test)]

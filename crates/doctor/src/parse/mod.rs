@@ -7,18 +7,18 @@
 //!
 //! No input panics, and memory use does not grow with the length of the log.
 
-mod bare;
-mod clues;
-mod frames;
 mod lines;
-mod message;
-mod notes;
-mod phrases;
-mod progress;
-mod prose;
-mod setup;
 mod size;
 mod squeezed;
+mod frames;
+mod phrases;
+mod clues;
+mod message;
+mod notes;
+mod progress;
+mod prose;
+mod bare;
+mod setup;
 #[cfg(test)]
 mod tests;
 

@@ -3,8 +3,8 @@
 //! A remedy is only a name here; its sentence is in the root crate's `src/words`. [`commands`] has
 //! the commands and code.
 
-mod commands;
 mod stack;
+mod commands;
 
 use self::stack::Stack;
 use crate::{

@@ -5,14 +5,14 @@
 //! that moment agrees with the message.
 
 mod account;
-mod candidates;
 mod decoder;
 mod domain;
 mod facts;
 mod infer;
+mod run;
+mod candidates;
 mod next;
 mod phase;
-mod run;
 mod state;
 pub(crate) mod trace;
 

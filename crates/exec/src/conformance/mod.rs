@@ -9,11 +9,11 @@
 //! with two), [`same_bits`], and assert [`SuiteVerdict::is_clean`]. Host backends should use
 //! [`crate::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
 
+mod tolerance;
+mod compare;
 mod case;
 mod cases;
-mod compare;
 mod model;
-mod tolerance;
 
 use std::ops::ControlFlow;
 

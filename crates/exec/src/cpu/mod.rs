@@ -7,30 +7,30 @@
 //!
 //! Kernels allocate nothing: the caller passes scratch, whose size is a pure function of the shape.
 
-mod attention;
-mod backend;
-mod cross_entropy;
-mod dispatch;
-mod dropout;
-mod embed;
+pub mod isa;
 pub mod exp;
 pub mod gelu;
-pub mod isa;
-mod linear;
-pub mod matmul;
-mod muon;
-mod norm;
 pub mod parts;
-pub mod pool;
 mod product;
-pub mod rates;
-mod rotary;
 mod rows;
+mod dropout;
+mod embed;
+mod norm;
+mod rotary;
 mod swiglu;
 mod sync;
-mod target;
+pub mod pool;
+mod attention;
+pub mod matmul;
+mod cross_entropy;
+mod linear;
+pub mod rates;
 mod update;
+mod muon;
+mod target;
 mod update_8bit;
+mod dispatch;
+mod backend;
 
 pub use self::{backend::Cpu, target::CpuTarget, update::gradient_norm};
 

@@ -7,21 +7,21 @@
 //! Ops read values as they are stored: a value that passes between two ops, or is kept for the
 //! backward, is rounded before it is used, even inside a fused op.
 
+mod gelu;
+mod values;
 mod attention;
 mod cache;
-#[cfg(test)]
-mod differences;
 mod dropout;
 mod embed;
-mod gelu;
 mod linear;
 mod loss;
-mod muon;
 mod norm;
 mod rotary;
 mod update;
+mod muon;
 mod update_8bit;
-mod values;
+#[cfg(test)]
+mod differences;
 
 use std::ops::Range;
 

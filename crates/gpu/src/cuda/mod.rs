@@ -11,12 +11,12 @@
 pub(crate) mod canonical;
 pub(crate) mod compile;
 pub(crate) mod driver;
-mod library;
-mod ptx;
 mod server;
+pub(crate) mod stored;
+mod ptx;
+mod library;
 #[cfg(test)]
 mod simulated;
-pub(crate) mod stored;
 #[cfg(test)]
 mod tests;
 

@@ -13,17 +13,17 @@
               operators"
 )]
 
-pub(crate) mod attention;
-pub(crate) mod cross_entropy;
+pub(crate) mod mask;
 pub(crate) mod elementwise;
 pub(crate) mod embed;
-pub(crate) mod linear;
-pub(crate) mod mask;
 pub(crate) mod math;
-pub(crate) mod muon;
+pub(crate) mod attention;
+pub(crate) mod cross_entropy;
 pub(crate) mod norm;
 pub(crate) mod product;
+pub(crate) mod linear;
 pub(crate) mod rotary;
 pub(crate) mod tensor_attention;
 pub(crate) mod update;
+pub(crate) mod muon;
 pub(crate) mod update_8bit;

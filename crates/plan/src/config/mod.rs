@@ -9,19 +9,19 @@
 //! counts of the largest tensors fit 64 bits.
 
 mod choice;
-mod error;
-mod keys;
 mod lanes;
 pub(crate) mod limits;
 mod optimizer;
-mod python;
-mod resolved;
-mod rewrite;
-mod rules;
-mod setting;
 mod size;
 mod value;
+mod keys;
+mod error;
+mod python;
+mod rewrite;
+mod setting;
 mod written;
+mod resolved;
+mod rules;
 
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,8 @@
 //! Promise: no model is silently read as a different one. An unsupported feature is an error that
 //! names its key.
 
-pub mod gpt2;
 mod json;
+pub mod gpt2;
 pub mod llama;
 
 use std::fmt;

@@ -8,17 +8,17 @@
 //!
 //! Candidates are compared by live bytes; listed options were placed and verified.
 
+mod note;
+mod patch;
+mod option;
+mod moves;
 mod candidate;
 mod count;
-mod moves;
-mod note;
-mod option;
-mod patch;
 mod search;
 mod smaller;
+mod text;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 //! A program is data that can be printed, counted, planned for any device, and run. There is no
 //! autograd: the builder in [`decoder`] adds the backward ops like the forward ones.
 
+mod op;
 mod cost;
 pub mod decoder;
-mod op;
 mod state;
 
 use std::fmt;

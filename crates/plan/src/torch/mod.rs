@@ -7,20 +7,20 @@
 //! Counted are tensors, each rounded up to 512 bytes. Not counted are the CUDA context, library
 //! workspaces, temporaries inside a kernel's launcher, and fragmentation.
 
-mod attention;
-mod backward;
-mod compiled;
-mod compiled_attention;
-mod eager;
-mod loss;
-mod math_attention;
-mod pass;
 mod report;
-mod resume;
 mod tape;
+mod pass;
+mod compiled_attention;
+mod compiled;
+mod math_attention;
+mod attention;
+mod eager;
+mod backward;
+mod loss;
+mod resume;
+mod update;
 #[cfg(test)]
 mod tests;
-mod update;
 
 pub use self::report::{overhead, overhead_of, torch_report, torch_timelines};
 use self::tape::HeldState;

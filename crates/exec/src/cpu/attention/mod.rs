@@ -13,13 +13,13 @@
 //!
 //! Definition: `reference::attention`.
 
+mod heads;
+mod tile;
 mod backward;
 mod cached;
 mod forward;
-mod heads;
 #[cfg(test)]
 mod tests;
-mod tile;
 
 use fitgpt_plan::program::Heads;
 

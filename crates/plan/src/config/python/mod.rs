@@ -9,13 +9,13 @@
 //! Any text gives a value or a [`Reason`]: nesting is bounded, whole numbers stay
 //! in 64 bits, strings below [`TEXT_LIMIT`].
 
-mod eval;
 mod format;
-mod lexer;
-mod parser;
 mod reason;
+mod lexer;
 mod string;
 mod syntax;
+mod eval;
+mod parser;
 
 pub use self::reason::{Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun};
 pub(super) use self::{

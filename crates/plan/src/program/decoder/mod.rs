@@ -6,8 +6,8 @@
 //! (recomputation, rows of logits at a time) are arguments of the builder, not rewrites of a
 //! program.
 
-mod backward;
 mod builder;
+mod backward;
 
 use self::builder::{AttentionKind, DecoderBuilder, NormedValues};
 use super::{DropoutSite, Life, Names, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole};
