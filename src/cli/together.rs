@@ -25,6 +25,12 @@ use crate::{
 /// Waits until all ranks have reached this point. If any of them failed, all return an error, and
 /// the first one that failed reports it.
 pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T, Failure> {
+    #[cfg(test)]
+    let result = if ranks.fails_now() {
+        Err(Failure::new("test", "this agreement must fail"))
+    } else {
+        result
+    };
     let failed = ranks.gather_numbers(u64::from(result.is_err()));
     match failed.iter().position(|is_failed| *is_failed == 1) {
         None => result,
@@ -37,12 +43,16 @@ pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T
 
 /// `None` if the answer is yes on every rank; else the first rank whose answer is no.
 pub(super) fn first_no(ranks: &Ranks, is_yes: bool) -> Option<usize> {
+    #[cfg(test)]
+    let is_yes = !ranks.fails_now() && is_yes;
     ranks.gather_numbers(u64::from(is_yes)).iter().position(|yes| *yes == 0)
 }
 
 /// `None` if the answer is yes on every rank; else a rank whose answer is no, `preferred` if it is
 /// one of them.
 pub(super) fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<usize> {
+    #[cfg(test)]
+    let is_yes = !ranks.fails_now() && is_yes;
     let all = ranks.gather_numbers(u64::from(is_yes));
     let first = all.iter().position(|yes| *yes == 0)?;
     Some(if all[preferred] == 0 { preferred } else { first })

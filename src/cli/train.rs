@@ -53,6 +53,9 @@ use crate::{
     },
 };
 
+#[cfg(all(test, not(feature = "mpi")))]
+mod collectives;
+
 /// The command without its keys.
 pub(super) fn command() -> Command {
     Command::new("train")
@@ -92,8 +95,12 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
-    let ranks = Rc::new(Ranks::start()?);
-    let trained = train(matches, style, &ranks);
+    run_as(matches, style, &Rc::new(Ranks::start()?))
+}
+
+/// Runs the command as one of `ranks`.
+fn run_as(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<Outcome, Failure> {
+    let trained = train(matches, style, ranks);
     if let Err(failure) = &trained
         && ranks.count() > 1
     {

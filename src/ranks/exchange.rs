@@ -57,3 +57,19 @@ pub struct Exchange {
     /// Messages from other ranks, with the lengths that those send.
     pub receives: Vec<RankMessage>,
 }
+
+#[cfg(test)]
+impl Exchange {
+    /// With whom, and whether numbers or more: `to 1 2 (number), from 1 2 (number)`.
+    pub(super) fn pattern(&self) -> String {
+        let part = |word: &str, messages: &[RankMessage]| {
+            let messages = messages.iter().filter(|one| !one.bytes().is_empty());
+            let ranks: Vec<_> = messages.clone().map(|one| one.rank.to_string()).collect();
+            let is_number = messages.clone().all(|one| one.bytes().len() == size_of::<u64>());
+            let size = if is_number { "number" } else { "bytes" };
+            (!ranks.is_empty()).then(|| format!("{word} {} ({size})", ranks.join(" ")))
+        };
+        let parts = [part("to", &self.sends), part("from", &self.receives)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}

@@ -12,7 +12,8 @@
 //! prints which one it was and aborts. MPI cannot continue without it.
 //!
 //! `cfg(feature = "mpi")` is used in this file alone. It selects one of two `transport` modules;
-//! the one without MPI supports a single process.
+//! the one without MPI supports a single process. Unit tests have a third one, in which ranks are
+//! threads.
 
 mod agree;
 mod exchange;
@@ -20,8 +21,11 @@ mod launcher;
 #[cfg(feature = "mpi")]
 #[path = "mpi.rs"]
 mod transport;
-#[cfg(not(feature = "mpi"))]
+#[cfg(not(any(feature = "mpi", test)))]
 #[path = "no_mpi.rs"]
+mod transport;
+#[cfg(all(test, not(feature = "mpi")))]
+#[path = "in_memory.rs"]
 mod transport;
 
 use std::{
@@ -80,6 +84,9 @@ pub struct Ranks {
     posted: Cell<usize>,
     /// The exchanges of a single process, which send nothing.
     alone: RefCell<VecDeque<Exchange>>,
+    /// What a test sees and changes.
+    #[cfg(test)]
+    probe: Probe,
 }
 
 impl Ranks {
@@ -98,6 +105,8 @@ impl Ranks {
             waited: Cell::default(),
             posted: Cell::default(),
             alone: RefCell::default(),
+            #[cfg(test)]
+            probe: Probe::default(),
         }
     }
 
@@ -181,6 +190,8 @@ impl Ranks {
     /// posted; ranks must post matching ones in the same order.
     pub fn post(&self, exchange: Exchange) {
         self.posted.update(|posted| posted + 1);
+        #[cfg(test)]
+        self.probe.recorded.borrow_mut().push(exchange.pattern());
         match &self.transport {
             // Machines differ, and one may have more to do.
             Some(transport) => {
@@ -325,5 +336,43 @@ impl Ranks {
             Some(transport) => transport.abort(2),
             None => std::process::exit(2),
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "mpi")))]
+impl Ranks {
+    /// Ranks that are threads of this process: each is to be made in a thread of its own.
+    pub(crate) fn connected(count: usize) -> impl Iterator<Item = impl FnOnce() -> Self + Send> {
+        let transports = Transport::connected(count).into_iter();
+        transports.map(move |one| move || Self::of(Some(one), count, PATIENCE))
+    }
+}
+
+/// The order of a rank's agreements and exchanges, and which agreement must fail.
+#[cfg(test)]
+#[derive(Default)]
+struct Probe {
+    recorded: RefCell<Vec<String>>,
+    agreements_left: Cell<Option<usize>>,
+}
+
+#[cfg(test)]
+impl Ranks {
+    /// Every agreement and every exchange so far.
+    pub(crate) fn recorded(&self) -> Vec<String> {
+        self.probe.recorded.borrow().clone()
+    }
+
+    /// Lets an agreement of this rank fail, after `count` that succeed.
+    pub(crate) fn fail_after(&self, count: usize) {
+        self.probe.agreements_left.set(Some(count));
+    }
+
+    /// Records an agreement that starts now; returns whether it must fail.
+    pub(crate) fn fails_now(&self) -> bool {
+        self.probe.recorded.borrow_mut().push("agree".to_owned());
+        let left = self.probe.agreements_left.get();
+        self.probe.agreements_left.set(left.and_then(|left| left.checked_sub(1)));
+        left == Some(0)
     }
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod cli;
+mod commands;
 mod demo;
 mod devices;
 mod families;

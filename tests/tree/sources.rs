@@ -52,14 +52,14 @@ impl Crate {
     pub(crate) fn read(root: &str, read: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut all = Self::default();
         let text = read(root).unwrap_or_else(|| panic!("cannot read `{root}`"));
-        all.add(Vec::new(), "", &tokens(&text), read);
+        all.add(&Vec::new(), "", &tokens(&text), read);
         all
     }
 
     /// Adds a module and its children; `folder` is where those are.
     fn add(
         &mut self,
-        path: Path,
+        path: &Path,
         folder: &str,
         code: &[Token],
         read: &dyn Fn(&str) -> Option<String>,
@@ -73,14 +73,14 @@ impl Crate {
             let inside = format!("{folder}{name}/");
             let own = file.map(|file| format!("{folder}{file}"));
             if let Some(body) = body {
-                self.add(child, &inside, &body, read);
+                self.add(&child, &inside, &body, read);
                 continue;
             }
             let files =
                 own.into_iter().chain([format!("{folder}{name}.rs"), format!("{inside}mod.rs")]);
             let text = files.clone().find_map(|file| read(&file));
             let text = text.unwrap_or_else(|| panic!("no file for `{}`", child.join("::")));
-            self.add(child, &inside, &tokens(&text), read);
+            self.add(&child, &inside, &tokens(&text), read);
         }
     }
 
@@ -190,10 +190,10 @@ impl Module {
                     at = self.import(code, at + 1, &[]);
                     continue;
                 }
-                "struct" | "enum" | "trait" | "type" | "const" | "static" | "fn" | "union" => {
-                    if is_name(next) {
-                        self.items.push(next.to_owned());
-                    }
+                "struct" | "enum" | "trait" | "type" | "const" | "static" | "fn" | "union"
+                    if is_name(next) =>
+                {
+                    self.items.push(next.to_owned());
                 }
                 "macro_rules" if next == "!" => self.items.push(after.to_owned()),
                 _ if is_name(text) && (is_start || code[at - 1].text == "$") && next == "::" => {
@@ -303,7 +303,7 @@ fn without_tests(code: &[Token]) -> Vec<Token> {
                     "{" | "(" | "[" => {
                         let is_block = code[at].text == "{";
                         at = closing(code, at) + 1;
-                        if is_block && !code.get(at).is_some_and(|token| token.text == ";") {
+                        if is_block && code.get(at).is_none_or(|token| token.text != ";") {
                             break;
                         }
                     }

@@ -3,7 +3,7 @@
 //! State comes first, packed in table order. The workspace after it has each program's other
 //! tensors, each at the lowest start that is free for its whole lifetime. Three orders are tried
 //! and the smallest result is kept. There is no exact search: on the GPT-2 programs one of the
-//! three is within 2 % of the live-bytes bound (`tests/plans.rs` checks it).
+//! three is within 2 % of the live-bytes bound (`tests/library/plans.rs` checks it).
 
 use std::{cmp::Reverse, ops::RangeInclusive};
 
