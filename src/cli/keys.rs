@@ -33,6 +33,7 @@ impl Topic {
                 | "memory_budget"
                 | "loss_chunk_rows"
                 | "drop_stale_logits"
+                | "loss_alone"
                 | "dtype"
                 | "device"
                 | "threads"

@@ -144,7 +144,8 @@ const fn key(patch: Patch) -> Option<&'static str> {
         Patch::EvalBatchSize => Some("--eval_batch_size=4"),
         Patch::ChunkedLoss => Some("--loss_chunk_rows=512"),
         Patch::CheckpointBlocks => Some("--grad_checkpoint=True"),
-        Patch::DropStaleLogits
+        Patch::LossAlone
+        | Patch::DropStaleLogits
         | Patch::CheckpointToCpu
         | Patch::SaveBeforeEval
         | Patch::GradScaler => None,

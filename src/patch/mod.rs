@@ -71,6 +71,7 @@ pub fn named(name: &str) -> Result<Patch, PatchError> {
 /// The state of each site of `patch`.
 fn sites(patch: Patch, train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
     match patch {
+        Patch::LossAlone => changes::alone::sites(train, model),
         Patch::EvalBatchSize => changes::evaluation::sites(train),
         Patch::DropStaleLogits => changes::logits::sites(train),
         Patch::ChunkedLoss => changes::loss::sites(train, model),

@@ -35,6 +35,12 @@ messages! {
         ja: "`estimate_loss` 用のキー `eval_batch_size`、`eval_block_size`（0: 学習と同じ）",
         de: "Schlüssel `eval_batch_size`, `eval_block_size` für `estimate_loss` (0: wie im Training)",
     }
+    loss_alone() {
+        en: "`forward` returns `(None, loss)` while training: two tensors as large as the logits less",
+        zh: "训练时 `forward` 返回 `(None, loss)`：少占两个与 logits 一样大的张量",
+        ja: "学習中の `forward` が `(None, loss)` を返し、logits と同じ大きさのテンソルが 2 つ減ります",
+        de: "`forward` gibt im Training `(None, loss)` zurück: zwei Tensoren von der Größe der Logits weniger",
+    }
     drop_stale_logits() {
         en: "`loss = model(X, Y)[1]`: the logits of the last pass are freed",
         zh: "`loss = model(X, Y)[1]`：上一次前向的 logits 会被释放",
@@ -143,6 +149,7 @@ messages! {
 /// What a patch does, in a line.
 pub(crate) fn description(patch: Patch) -> String {
     match patch {
+        Patch::LossAlone => loss_alone(),
         Patch::EvalBatchSize => eval_batch_size(),
         Patch::DropStaleLogits => drop_stale_logits(),
         Patch::ChunkedLoss => chunked_loss(),

@@ -132,18 +132,21 @@ fn each_piece_of_advice_has_the_verdict_of_its_plan() {
         case("batch_size=64 block_size=512", (30.79, No), (18.58, No), Fits),
         case("batch_size=4 gradient_accumulation_steps=16", (5.67, Fits), (4.21, Fits), Fits),
     ];
+    let mut wrong = Vec::new();
     for AdviceCase { keys, eager, compiled, fitgpt } in table {
         for (compile, (expected_gib, expected)) in [("False", eager), ("True", compiled)] {
             let config = written(&format!("{keys} compile={compile}")).unwrap();
             let report = torch_plan(&config);
             let peak = gib(report.peak_bytes);
             // The table has two decimals.
-            assert!((peak - expected_gib).abs() <= 0.005, "{keys} compile={compile}: {peak}");
-            assert_eq!(report.verdict, expected, "{keys} compile={compile}");
+            if (peak - expected_gib).abs() > 0.005 || report.verdict != expected {
+                wrong.push(format!("{keys} compile={compile}: {peak:.2} {:?}", report.verdict));
+            }
         }
         let config = written(&keys).unwrap();
         assert_eq!(options(&config, FITGPT).original.verdict, fitgpt, "{keys} in FitGPT");
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

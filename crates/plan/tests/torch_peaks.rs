@@ -2,8 +2,8 @@
 //!
 //! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU),
 //! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU).
-//! `tools/count_inductor_memory.py` wrote `compiled.jsonl` and `compiled_cpu_dropout.jsonl` from the
-//! allocations in inductor's generated code. All with PyTorch 2.15, one configuration per line.
+//! `tools/count_compiled_memory.py` wrote `compiled_cuda.jsonl` and `compiled_cpu_dropout.jsonl` while
+//! inductor's generated code ran. All with PyTorch 2.15, one configuration per line.
 
 use fitgpt_plan::{
     config::Gelu,
@@ -57,6 +57,7 @@ fn row(line: &str, figures: &str) -> CountedPeaks {
         compile: figures == "torch_compile_bytes",
         dropout: config["dropout"].as_f64().is_some_and(|rate| rate > 0.0),
         checkpoint_blocks: is("grad_checkpoint", false),
+        loss_alone: is("loss_alone", false),
         fused_attention: is("fused_attention", true),
         fused_adam: is("fused_adam", true),
         ..TorchOptions::on(rules)
@@ -128,19 +129,19 @@ fn eager_peaks_match_random_configurations_to_the_byte() {
     assert_within(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
-/// Only allocations in inductor's code were counted. The output of attention is allocated inside its
-/// kernel and is missing: 2 of the 36 bytes that a layer keeps per token and channel.
+/// One program per phase is not exact where a model and its logits are small: there inductor reuses
+/// tensors across layers in an order that depends on the rest. Evaluations of very small models on a
+/// CPU are up to 14 % too high.
 #[test]
-fn compiled_peaks_match_inductors_code_except_the_attentions_output() {
-    let file = include_str!("torch_peaks/compiled.jsonl");
-    assert_within(&differences(file, "torch_compile_bytes"), 0.03);
-}
-
-/// Dropout decomposes attention on a CPU. Evaluations have none: `compiled.jsonl` covers them.
-#[test]
-fn compiled_steps_with_dropout_on_a_cpu_match_inductors_code() {
-    let file = include_str!("torch_peaks/compiled_cpu_dropout.jsonl");
-    let mut steps = differences(file, "torch_compile_bytes");
+fn compiled_peaks_match_inductors_code() {
+    let cuda = include_str!("torch_peaks/compiled_cuda.jsonl");
+    let mut all = differences(cuda, "torch_compile_bytes");
+    let cpu = include_str!("torch_peaks/compiled_cpu_dropout.jsonl");
+    let mut steps = differences(cpu, "torch_compile_bytes");
     steps.retain(|(_, line)| line.contains(TorchPhase::Train.name()));
-    assert_within(&steps, 0.03);
+    all.extend(steps);
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert_within(&all, 0.03);
+    let (median, line) = &all[all.len() / 2];
+    assert!(*median < 0.002, "{line}");
 }

@@ -28,8 +28,13 @@ pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
 
 const NAMED: &str = "$logits, $loss = model($$arguments)";
 
+/// Nothing may read logits that the model no longer returns.
+pub(super) fn unread(train: &PythonFile<'_>) -> Site {
+    if are_read(train) { train.missing(Anchor::LogitsUnread) } else { Site::Already }
+}
+
 /// Whether anything in the file reads logits that the model returned.
-pub(super) fn are_read(train: &PythonFile<'_>) -> bool {
+fn are_read(train: &PythonFile<'_>) -> bool {
     let statements = 0..train.statements.len();
     let names = statements.clone().filter_map(|s| train.matches(s, NAMED));
     let mut names = names.map(|found| train.token(found.gap("logits").start));

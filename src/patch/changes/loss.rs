@@ -25,15 +25,10 @@ pub(in crate::patch) fn sites(train: &PythonFile<'_>, model: &PythonFile<'_>) ->
         import_checkpoint(model),
         field(model, "loss_chunk_rows", "int = 0 # rows of logits at a time; 0: all of a batch"),
         own_config(model),
-        reader(train),
+        logits::unread(train),
         head(model),
         branch(model),
     ]
-}
-
-/// With chunks there are no logits to return, so nothing may read them.
-fn reader(train: &PythonFile<'_>) -> Site {
-    if logits::are_read(train) { train.missing(Anchor::LogitsUnread) } else { Site::Already }
 }
 
 /// The head must have no bias: the chunks use only its weights.

@@ -3,6 +3,7 @@
 pub(super) mod blocks;
 pub(super) mod evaluation;
 pub(super) mod logits;
+pub(super) mod alone;
 pub(super) mod loss;
 pub(super) mod resume;
 pub(super) mod save;

@@ -302,6 +302,8 @@ macro_rules! key_table {
                 "parts of a step whose gradients are summed by themselves and then added up in order; for equal lanes any number of ranks trains the same bits; 0: the number of ranks";
             FitGpt drop_stale_logits: bool = boolean(false), ANY,
                 "patched nanoGPT only: free the logits of a batch after its loss; FitGPT always does";
+            FitGpt loss_alone: bool = boolean(false), ANY,
+                "patched nanoGPT only: forward returns no logits while training; FitGPT has none to return";
             FitGpt vocab_size: u32 = int(0), VOCABULARY.at_least_zero(),
                 "tokens in the vocabulary; 0: the data's, else 50304";
             FitGpt seed: u64 = int(1337), NUMBER,

@@ -60,6 +60,9 @@ impl FitCandidate {
         } else if by > 1 && follows {
             changes.push(("eval_batch_size", config.batch_size().into()));
         }
+        if moves.level(Move::LossAlone) > 0 {
+            changes.push(("loss_alone", true.into()));
+        }
         if moves.level(Move::DropLogits) > 0 {
             changes.push(("drop_stale_logits", true.into()));
         }

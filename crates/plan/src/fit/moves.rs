@@ -10,6 +10,8 @@ use crate::{
 /// more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
+    /// PyTorch: `forward` returns no logits while training.
+    LossAlone,
     /// PyTorch: evaluations have a separate batch size.
     OwnEval,
     /// PyTorch: logits are freed after their batch.
@@ -29,7 +31,8 @@ pub(super) enum Move {
 }
 
 impl Move {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
+        Self::LossAlone,
         Self::OwnEval,
         Self::DropLogits,
         Self::FusedAdam,
@@ -42,7 +45,7 @@ impl Move {
 
     pub(super) fn effect(self) -> Effect {
         match self {
-            Self::OwnEval | Self::DropLogits => Effect::ChangesNothing,
+            Self::LossAlone | Self::OwnEval | Self::DropLogits => Effect::ChangesNothing,
             Self::FusedAdam | Self::FusedAttention | Self::Compile | Self::ChunkLoss => {
                 Effect::SameMathematics
             }
@@ -113,6 +116,7 @@ impl AvailableMoves {
                 let is_checkpointed = config.grad_checkpoint() == GradCheckpoint::Every;
                 let is_chunked = config.loss_chunk_rows() > 0;
                 most = most
+                    .with(Move::LossAlone, usize::from(!config.loss_alone() && !is_chunked))
                     .with(Move::OwnEval, usize::from(config.eval_batch_size() > 1))
                     .with(Move::DropLogits, usize::from(!config.drop_stale_logits() && !is_chunked))
                     .with(Move::FusedAdam, usize::from(!kernels.fused_adam))
@@ -138,7 +142,8 @@ impl AvailableMoves {
     pub(super) fn strongest(&self) -> MoveSet {
         let mut moves = self.most.with(Move::Compile, 0);
         if self.is_torch && moves.level(Move::ChunkLoss) > 0 {
-            moves = moves.with(Move::DropLogits, 0); // a chunked loss leaves none to drop
+            // A chunked loss leaves none to return or to drop.
+            moves = moves.with(Move::DropLogits, 0).with(Move::LossAlone, 0);
         } else {
             moves = moves.with(Move::ChunkLoss, 0);
         }

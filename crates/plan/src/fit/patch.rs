@@ -9,6 +9,8 @@ use crate::config::{Config, GradCheckpoint, Key};
 /// One independent change of nanoGPT's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Patch {
+    /// `forward` returns no logits while training.
+    LossAlone,
     /// Separate batch and block sizes for evaluations.
     EvalBatchSize,
     /// Frees the logits of the last pass.
@@ -27,7 +29,8 @@ pub enum Patch {
 
 impl Patch {
     /// All of them, in the order in which they are applied.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::LossAlone,
         Self::EvalBatchSize,
         Self::DropStaleLogits,
         Self::ChunkedLoss,
@@ -40,6 +43,7 @@ impl Patch {
     /// Its name for `fitgpt patch --only`.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::LossAlone => "loss-alone",
             Self::EvalBatchSize => "eval-batch-size",
             Self::DropStaleLogits => "drop-stale-logits",
             Self::ChunkedLoss => "chunked-loss",
@@ -61,7 +65,8 @@ impl Patch {
             Self::EvalBatchSize => &["eval_batch_size", "eval_block_size"],
             Self::ChunkedLoss => &["loss_chunk_rows"],
             Self::CheckpointBlocks => &["grad_checkpoint"],
-            Self::DropStaleLogits
+            Self::LossAlone
+            | Self::DropStaleLogits
             | Self::CheckpointToCpu
             | Self::SaveBeforeEval
             | Self::GradScaler => &[],
@@ -76,6 +81,7 @@ impl Patch {
             pairs.iter().any(|(key, value)| key == name && value != default)
         };
         let is_asked_for = |patch: &Self| match patch {
+            Self::LossAlone => config.loss_alone(),
             Self::DropStaleLogits => config.drop_stale_logits(),
             // nanoGPT has no `'auto'`, patched or not.
             Self::CheckpointBlocks => config.grad_checkpoint() == GradCheckpoint::Every,

@@ -7,8 +7,14 @@
 //! in half precision. The backward is one graph: all its gradients exist before the first of
 //! them is added to those of earlier micro-batches.
 //!
-//! Derived from the code that inductor (PyTorch 2.15) generates. Attention is one kernel, except with
-//! dropout on a CPU (`compiled_attention.rs`).
+//! `forward` returns the logits next to the loss. `loss.backward()` has no gradient for them, so
+//! autograd passes zeros of their size, and the backward may not overwrite what the caller holds:
+//! a step peaks with the logits, these zeros and the gradient. A patch that returns the loss alone
+//! (`loss_alone`) leaves one of the three.
+//!
+//! Derived from the code that inductor (PyTorch 2.15) generates for CUDA, counted with
+//! `fitgpt.torch` (`tools/count_compiled_memory.py`). Attention is one kernel, except with dropout on
+//! a CPU (`compiled_attention.rs`).
 
 use std::fmt;
 
@@ -145,6 +151,13 @@ struct BackwardGradients {
     list: Vec<(String, TensorId)>,
 }
 
+/// The gradient of the head's weights, and what it is computed from.
+struct HeadGradient {
+    tensor: Option<TensorId>,
+    d_logits: TensorId,
+    input: TensorId,
+}
+
 /// The embedding as the backward needs it.
 struct CompiledEmbedding {
     position: TensorId,
@@ -257,8 +270,7 @@ impl ModelPass<'_> {
 
     fn fused_logits(&mut self, rows: u64) -> TensorId {
         let shape = [rows, self.tape.model.vocab.into()];
-        let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
-        let logits = (TensorClass::Logits, life);
+        let logits = (TensorClass::Logits, self.life_of_logits());
         let logits = self.tape.tensor("logits", &shape, self.compute(), logits);
         self.tape.mark(logits, TensorRole::Logits);
         logits
@@ -266,14 +278,14 @@ impl ModelPass<'_> {
 
     /// The loss and its backward: the gradients of the head's input and of its weights.
     ///
-    /// The softmax is recomputed from the logits, so only their gradient exists in addition, in
-    /// their type.
+    /// The softmax is recomputed from the logits, so only gradients exist in addition, in their
+    /// type: two if `forward` returns the logits, none otherwise.
     fn fused_loss(
         &mut self,
         norm: CompiledNorm,
         targets: TensorId,
         names: &[TensorId],
-    ) -> (TensorId, TensorId) {
+    ) -> (TensorId, HeadGradient) {
         let all = self.batch * self.seq;
         let rows = self.options.chunked_loss_rows.unwrap_or(all).clamp(1, all);
         let head = self.fused_cast("wte.weight");
@@ -289,17 +301,45 @@ impl ModelPass<'_> {
         let (next_tokens, next_targets) = self.inputs("next ", Life::Output);
         self.tape.run("to", &[], &[next_tokens, next_targets]);
 
-        let d_logits = self.scores("d_logits", rows, self.compute());
-        self.tape.mark(d_logits, TensorRole::LossGradient);
         let from = [logits, targets, largest, log_sum];
-        self.tape.run("fused_cross_entropy_backward", &from, &[d_logits]);
-        let shape = self.tape.shape_of(head);
-        let gradient = (TensorClass::Gradient, Life::Inner);
-        let d_head = self.tape.tensor("d_lm_head.weight", &shape, self.compute(), gradient);
-        self.tape.run("mm", &[d_logits, norm.out], &[d_head]);
+        let d_logits = if self.options.returns_logits() {
+            // `backward` is called on the loss alone, so autograd passes zeros for the other output.
+            let zeros = self.scores("zeros for d_logits", rows, self.compute());
+            self.tape.mark(zeros, TensorRole::LossGradient);
+            self.tape.run("zeros", &[], &[zeros]);
+            let d_logits = self.scores("d_logits", rows, self.compute());
+            self.tape.mark(d_logits, TensorRole::LossGradient);
+            let from = [&from[..], &[zeros]].concat();
+            self.tape.run("fused_cross_entropy_backward", &from, &[d_logits]);
+            d_logits
+        } else {
+            // Nobody else has the logits, so the backward overwrites them.
+            self.tape.run_in_place("fused_cross_entropy_backward", &from[1..], &[logits]);
+            logits
+        };
+        let mut d_head = HeadGradient { tensor: None, d_logits, input: norm.out };
+        if self.is_autocast() {
+            self.head_gradient(&mut d_head);
+        }
         let d_x = self.value("d_ln_f", self.channels());
         self.tape.run("mm", &[d_logits, head], &[d_x]);
         (d_x, d_head)
+    }
+
+    /// The gradient of the head's weights, computed now unless it was before.
+    ///
+    /// In half precision it is smaller than what it frees, so inductor computes it first; in
+    /// float32 it comes last.
+    fn head_gradient(&mut self, d_head: &mut HeadGradient) -> TensorId {
+        if let Some(tensor) = d_head.tensor {
+            return tensor;
+        }
+        let shape = [self.tape.model.vocab.into(), self.channels()];
+        let gradient = (TensorClass::Gradient, Life::Inner);
+        let tensor = self.tape.tensor("d_lm_head.weight", &shape, self.compute(), gradient);
+        self.tape.run("mm", &[d_head.d_logits, d_head.input], &[tensor]);
+        d_head.tensor = Some(tensor);
+        tensor
     }
 
     fn fused_norm_backward(
@@ -421,9 +461,10 @@ impl ModelPass<'_> {
         tokens: TensorId,
         embedded: &CompiledEmbedding,
         d_x: TensorId,
-        d_head: TensorId,
+        mut d_head: HeadGradient,
         list: &mut Vec<(String, TensorId)>,
     ) {
+        let d_head = self.head_gradient(&mut d_head);
         let d_wpe = self.tape.new_gradient("wpe.weight");
         let shape = self.tape.shape_of(d_head);
         let gradient = (TensorClass::Gradient, Life::Inner);

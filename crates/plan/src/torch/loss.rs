@@ -48,7 +48,7 @@ impl ModelPass<'_> {
         let weight = self.operand(weight);
         let input = if self.is_autocast() { self.tape.cast(x, self.compute()) } else { x };
         let shape = [rows, self.tape.model.vocab.into()];
-        let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
+        let life = self.life_of_logits();
         let name = format_args!("logits{suffix}");
         let logits = self.tape.tensor(name, &shape, self.compute(), (TensorClass::Logits, life));
         if suffix.is_empty() {

@@ -23,7 +23,7 @@ mod update;
 mod tests;
 
 pub use self::report::{overhead, overhead_of, torch_report, torch_timelines};
-use self::tape::HeldState;
+use self::{pass::PreviousPass, tape::HeldState};
 use crate::{
     config::{self, Config, GradCheckpoint, InitFrom},
     memory::{Limits, Target},
@@ -123,6 +123,8 @@ pub struct TorchOptions {
     /// A patch: `loss = model(X, Y)[1]`, so that no variable holds the logits. (`_, loss = …` would
     /// not do: `_` is a variable too.)
     pub drop_stale_logits: bool,
+    /// A patch: `forward` returns no logits while training, only the loss.
+    pub loss_alone: bool,
     /// A patch: head and loss for this many rows at a time, each chunk checkpointed.
     pub chunked_loss_rows: Option<u64>,
 }
@@ -161,6 +163,7 @@ impl TorchOptions {
             checkpoint_blocks: config.grad_checkpoint() == GradCheckpoint::Every,
             resumed: *config.init_from() == InitFrom::Resume,
             drop_stale_logits: config.drop_stale_logits(),
+            loss_alone: config.loss_alone(),
             chunked_loss_rows: Some(config.loss_chunk_rows().into()).filter(|rows| *rows > 0),
             ..self
         }
@@ -192,9 +195,18 @@ impl TorchOptions {
         self.fused_adam || self.resumed || self.rules == Rules::Cpu
     }
 
-    /// Whether the variable `logits` outlives its pass.
-    fn names_logits(&self) -> bool {
-        !self.drop_stale_logits && self.chunked_loss_rows.is_none()
+    /// Whether `forward` returns logits while training.
+    fn returns_logits(&self) -> bool {
+        !self.loss_alone && self.chunked_loss_rows.is_none()
+    }
+
+    /// Whether the variable `logits` of a pass outlives it.
+    fn names_logits(&self, of: PreviousPass) -> bool {
+        let is_returned = match of {
+            PreviousPass::MicroBatch => self.returns_logits(),
+            PreviousPass::Batch => self.chunked_loss_rows.is_none(),
+        };
+        is_returned && !self.drop_stale_logits
     }
 }
 
@@ -217,6 +229,7 @@ impl Default for TorchOptions {
             loss: LossForm::HalfSoftmax,
             resumed: false,
             drop_stale_logits: false,
+            loss_alone: false,
             chunked_loss_rows: None,
         }
     }

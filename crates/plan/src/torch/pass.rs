@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The pass before this one, whose results variables still hold.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PreviousPass {
     /// Of an evaluation.
     Batch,
@@ -112,6 +112,12 @@ impl<'a> ModelPass<'a> {
         (input("tokens"), input("targets"))
     }
 
+    /// How long the logits of this pass live.
+    pub(super) fn life_of_logits(&self) -> Life {
+        let own = if self.is_recorded { PreviousPass::MicroBatch } else { PreviousPass::Batch };
+        if self.options.names_logits(own) { Life::Output } else { Life::Inner }
+    }
+
     /// What the previous pass left: its loss and, if a variable holds them, its logits.
     pub(super) fn stale(&mut self, pass: PreviousPass) -> Vec<TensorId> {
         let mut stale = Vec::new();
@@ -122,7 +128,7 @@ impl<'a> ModelPass<'a> {
             DType::F32,
             loss,
         ));
-        if self.options.names_logits() {
+        if self.options.names_logits(pass) {
             let shape = [self.batch * self.seq, self.tape.model.vocab.into()];
             let logits = (TensorClass::Logits, Life::Input);
             let name = format_args!("logits of the last {}", pass.name());
@@ -148,7 +154,8 @@ impl<'a> ModelPass<'a> {
         for variable in &names {
             self.tape.mark(*variable, TensorRole::TrainingVariable);
         }
-        if phase != TorchPhase::EvaluateFirst && self.options.names_logits() {
+        if phase != TorchPhase::EvaluateFirst && self.options.names_logits(PreviousPass::MicroBatch)
+        {
             let pass = PreviousPass::MicroBatch;
             let shape = [batch * seq, self.tape.model.vocab.into()];
             let logits = (TensorClass::Logits, Life::Output);
