@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import device as fake_cuda
 from . import files, kernels, unknown, values
@@ -21,15 +22,20 @@ from .attribution import Attribution
 from .autocast import Autocast
 from .live import Live
 from .measured import Measured
+from .originals import Originals
 from .rules import Rules
 
 aten = torch.ops.aten
+_LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
 _active = None
 
 
 @contextlib.contextmanager
 def pretend(device="cuda", *, capability=(8, 9)):
     """Makes all tensors inside fake: no memory, no card, any size.
+
+    A real tensor takes part as a fake copy. When this ends, also by an error, every tensor, module,
+    optimizer and random state from outside is as it was before.
 
     `device` is the device whose tensors are counted and whose rules apply, `"cuda"` or `"cpu"`.
     `capability` is the CUDA compute capability of the pretended card; it decides which attention
@@ -87,6 +93,7 @@ class Counter(TorchDispatchMode):
         self.notes = self.measured.notes
         self.rules = Rules(capability)
         self.autocast = Autocast()
+        self.originals = Originals(self.fake_mode, self.notes)
 
     @contextlib.contextmanager
     def installed(self):
@@ -102,6 +109,7 @@ class Counter(TorchDispatchMode):
             stack.enter_context(self._reading_back())
             stack.enter_context(_one_thread())
             stack.enter_context(files.fake(self, lambda: active() is not None))
+            stack.enter_context(self.originals.installed())
             stack.enter_context(self.attribution.installed())
             stack.callback(torch.nn.modules.module.register_module_forward_pre_hook(self._look).remove)
             stack.enter_context(self.fake_mode)
@@ -166,9 +174,7 @@ class Counter(TorchDispatchMode):
             return minimize(optimizer, closure)
 
         patches = [
-            (FakeTensor, "numpy", lambda tensor, **_: unknown.array(tensor, self.notes)),
             (FakeTensor, "__array__", lambda tensor, *_, **__: unknown.array(tensor, self.notes)),
-            (FakeTensor, "tolist", lambda tensor: unknown.array(tensor, self.notes).tolist()),
             (torch.UntypedStorage, "resize_", resize_),
             (torch, "compile", compile),
             (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
@@ -185,9 +191,9 @@ class Counter(TorchDispatchMode):
             yield
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        args, kwargs = self._without_originals(op, args, kwargs)
         if op is torch.ops.prim.device.default:
             return fake_cuda.META if fake_cuda.is_cuda(args[0]) else args[0].fake_device
-        kwargs = dict(kwargs or {})
         if self.kind == "cuda":
             if kwargs.get("device") is not None:
                 kwargs["device"] = fake_cuda.on_card(kwargs["device"])
@@ -206,6 +212,23 @@ class Counter(TorchDispatchMode):
         values.follow(op, args, kwargs, result)
         unknown.assume(op, args, result, self.notes)
         return result
+
+    def _without_originals(self, op, args, kwargs):
+        """The arguments of an op with stand-ins for real tensors."""
+        kwargs = dict(kwargs or {})
+        if op in _LIFTS:  # its argument is the new tensor itself
+            return args, kwargs
+        is_changed = False
+        leaves, shape = tree_flatten((args, kwargs))
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor):
+                if not isinstance(leaf, FakeTensor):
+                    leaves[index] = self.originals.stand_in(leaf)
+                    is_changed = True
+            elif isinstance(leaf, torch.Generator):
+                self.originals.keep_state(leaf)
+        # Unless it must, this holds no reference to an argument: `sums.py` counts them.
+        return tree_unflatten(leaves, shape) if is_changed else (args, kwargs)
 
     def _run(self, op, args, kwargs):
         if op is aten._pack_padded_sequence.default:
@@ -230,6 +253,8 @@ class Counter(TorchDispatchMode):
             if tensor.layout != torch.strided:
                 self.notes.add("sparse tensors", "not counted, nor is what is computed from them")
             elif tensor.device.type == self.kind:
+                if op is aten._pack_padded_sequence.default:  # its batch sizes are real
+                    tensor = self.originals.stand_in(tensor)
                 self.live.see(tensor, name, module, stage)
         if is_sum:
             self.live.reuse(args[0])
