@@ -62,7 +62,7 @@ class Originals:
         made = self._stand_ins.get(tensor)
         if made is not None:
             return made
-        if is_functorch_wrapped_tensor(tensor):
+        if not _is_real(tensor):
             return tensor
         with _disable_current_modes(), torch.inference_mode(False):
             made = self.fake_mode.from_tensor(tensor, static_shapes=True)
@@ -204,7 +204,7 @@ class Originals:
         run_backward = torch.autograd._engine_run_backward
 
         def engine_run_backward(outputs, gradients, retain_graph, *args, **kwargs):
-            if self._uses_graph or any(not isinstance(t, FakeTensor) for t in outputs):
+            if self._uses_graph or any(map(_is_real, outputs)):
                 self.notes.add("backward", "a graph recorded before `pretend` is kept, with what it saved")
                 retain_graph = True
             return run_backward(outputs, gradients, retain_graph, *args, **kwargs)
@@ -308,6 +308,10 @@ class _SavedObject:
             self.item.__class__ = self.kind
         for container, items in self.containers:
             _put_back(container, items)
+
+
+def _is_real(tensor):
+    return not isinstance(tensor, FakeTensor) and not is_functorch_wrapped_tensor(tensor)
 
 
 def _copied(value):
