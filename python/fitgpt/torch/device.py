@@ -17,12 +17,16 @@ from unittest import mock
 import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 
 
 def is_cuda(value):
+    """Whether a tensor is on the pretended card; `torch.compile` traces functional tensors."""
+    if isinstance(value, FunctionalTensor):
+        value = torch._from_functional_tensor(value.elem)
     return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
 
 
@@ -54,8 +58,34 @@ def installed(capability, memory):
     """Makes fake CUDA tensors work; `memory` provides the figures of `torch.cuda`."""
     with contextlib.ExitStack() as stack:
         for target, name, value in [*_tensor_patches(), *_cuda_patches(capability, memory)]:
+            _installed.append((target, name, vars(target).get(name, _ABSENT)))
             stack.enter_context(mock.patch.object(target, name, value, create=True))
+        stack.callback(_installed.clear)
         yield
+
+
+# What `installed` has replaced, in order.
+_installed = []
+_ABSENT = object()
+
+
+@contextlib.contextmanager
+def suspended():
+    """Undoes `installed` for a moment, for code that keeps what it finds in `torch.cuda`."""
+    ours = [(target, name, vars(target).get(name, _ABSENT)) for target, name, _ in _installed]
+    _set(reversed(_installed))
+    try:
+        yield
+    finally:
+        _set(ours)
+
+
+def _set(attributes):
+    for target, name, value in attributes:
+        if value is not _ABSENT:
+            setattr(target, name, value)
+        elif name in vars(target):
+            delattr(target, name)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
@@ -76,6 +77,10 @@ class Originals:
         if gradient is not None:
             made.grad = self.stand_in(gradient)
         return made
+
+    def modules(self):
+        """The modules that existed before."""
+        return [h.item for h in self._holders if isinstance(h.item, torch.nn.Module)]
 
     def keep_state(self, generator):
         """Remembers the state of a random generator before an op draws from it."""
@@ -311,7 +316,8 @@ class _SavedObject:
 
 
 def _is_real(tensor):
-    return not isinstance(tensor, FakeTensor) and not is_functorch_wrapped_tensor(tensor)
+    is_traced = isinstance(tensor, (FakeTensor, FunctionalTensor))
+    return not is_traced and not is_functorch_wrapped_tensor(tensor)
 
 
 def _copied(value):

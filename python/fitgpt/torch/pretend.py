@@ -20,6 +20,7 @@ from . import device as fake_cuda
 from . import files, kernels, unknown, values
 from .attribution import Attribution
 from .autocast import Autocast
+from .compiled import Compiled
 from .live import Live
 from .measured import Measured
 from .originals import Originals
@@ -31,7 +32,7 @@ _active = None
 
 
 @contextlib.contextmanager
-def pretend(device="cuda", *, capability=(8, 9)):
+def pretend(device="cuda", *, capability=(8, 9), compile="count"):
     """Makes all tensors inside fake: no memory, no card, any size.
 
     A real tensor takes part as a fake copy. When this ends, also by an error, every tensor, module,
@@ -39,7 +40,9 @@ def pretend(device="cuda", *, capability=(8, 9)):
 
     `device` is the device whose tensors are counted and whose rules apply, `"cuda"` or `"cpu"`.
     `capability` is the CUDA compute capability of the pretended card; it decides which attention
-    kernels there are. Yields a `Measured`.
+    kernels there are. `compile` says how code of `torch.compile` is counted: `"count"` compiles it for
+    the card and counts what it allocates, which takes seconds to a minute; `"eager"` counts it as eager
+    code, an upper bound. Yields a `Measured`.
     """
     global _active
     kind = torch.device(device).type
@@ -47,7 +50,7 @@ def pretend(device="cuda", *, capability=(8, 9)):
         raise ValueError(f"`pretend` supports the devices cuda and cpu, not {device!r}")
     if _active is not None:
         raise RuntimeError("`pretend` is already active")
-    mode = Counter(kind, capability)
+    mode = Counter(kind, capability, compile)
     _active = mode
     try:
         with mode.installed():
@@ -81,7 +84,7 @@ class _FakeMode(FakeTensorMode):
 class Counter(TorchDispatchMode):
     """Intercepts every op below autograd and autocast, and counts the tensors it makes."""
 
-    def __init__(self, kind, capability):
+    def __init__(self, kind, capability, compile="count"):
         super().__init__()
         self.kind = kind
         self.capability = tuple(capability)
@@ -94,6 +97,8 @@ class Counter(TorchDispatchMode):
         self.rules = Rules(capability)
         self.autocast = Autocast()
         self.originals = Originals(self.fake_mode, self.notes)
+        self.compiled = Compiled(self, compile)
+        self.is_running = False
 
     @contextlib.contextmanager
     def installed(self):
@@ -114,9 +119,12 @@ class Counter(TorchDispatchMode):
             stack.callback(torch.nn.modules.module.register_module_forward_pre_hook(self._look).remove)
             stack.enter_context(self.fake_mode)
             stack.enter_context(self)
+            stack.enter_context(self.compiled.installed())
+            self.is_running = True
             try:
                 yield
             finally:
+                self.is_running = False
                 self.autocast.forget()
                 self.attribution.sort_out()
 
@@ -155,10 +163,6 @@ class Counter(TorchDispatchMode):
             self.live.refresh(storage)
             return storage
 
-        def compile(model=None, **_):
-            self.notes.add("torch.compile", "compiled code is counted as eager code")
-            return model if model is not None else lambda model: model
-
         def save(*_, **__):
             self.notes.add("torch.save", "nothing was written")
 
@@ -176,8 +180,6 @@ class Counter(TorchDispatchMode):
         patches = [
             (FakeTensor, "__array__", lambda tensor, *_, **__: unknown.array(tensor, self.notes)),
             (torch.UntypedStorage, "resize_", resize_),
-            (torch, "compile", compile),
-            (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
             (torch, "save", save),
             (torch.optim.LBFGS, "step", step),
             (torch._VF, "_pad_packed_sequence", unknown.padded),
@@ -248,6 +250,8 @@ class Counter(TorchDispatchMode):
     def _count(self, op, args, kwargs, result):
         name = op._schema.name.rpartition("::")[2]
         module, stage = self.attribution.here()
+        if self.attribution.origin is not None:
+            module, name = self.attribution.origin
         is_sum = stage == "backward" and self.attribution.sums.is_in_place(op, args, kwargs)
         for tensor in kernels.tensors((result, args) if op._schema.is_mutable else result):
             if tensor.layout != torch.strided:
