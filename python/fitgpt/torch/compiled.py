@@ -42,6 +42,7 @@ class Compiled:
         self.is_for_cuda = counter.kind == "cuda"
         self.is_eager = way == "eager"
         self._stack = None
+        self._has_compiled = False
         self._compile = torch.compile
 
     @contextlib.contextmanager
@@ -95,6 +96,9 @@ class Compiled:
         self.is_eager = True
         self.notes.add("torch.compile", f"{_in_one_line(error)}: {_UPPER_BOUND}")
 
+    def note_failure(self, name, error):
+        self.notes.add(f"torch.compile of `{name}`", f"{_in_one_line(error)}: {_UPPER_BOUND}")
+
     def _check_versions(self):
         version = tuple(int(part) for part in torch.__version__.split(".")[:2])
         if not OLDEST <= version <= NEWEST:
@@ -119,8 +123,6 @@ class Compiled:
                 *tracing.patches(self), *inductor.patches(self), *self._regions(),
             ):  # fmt: skip
                 stack.enter_context(mock.patch.object(target, name, value, create=True))
-            _reset_dynamo()
-            stack.callback(_reset_dynamo)
             return stack.pop_all()
 
     def _uninstall(self):
@@ -148,6 +150,7 @@ class Compiled:
 
         def converted(wrapper, frame, *args, **kwargs):
             is_ours = frame.f_code.co_filename.startswith(_HERE)
+            self._has_compiled = True
             if is_ours or not self._install():
                 return convert_frame.ConvertFrameReturn()
             copies = self.counter.autocast.copies  # tracing must not leave any
@@ -157,10 +160,7 @@ class Compiled:
                 except raised:
                     raise
                 except Exception as error:
-                    self.notes.add(
-                        "torch.compile",
-                        f"`{frame.f_code.co_name}`: {_in_one_line(error)}: {_UPPER_BOUND}",
-                    )
+                    self.note_failure(frame.f_code.co_name, error)
                     return convert_frame.ConvertFrameReturn()
 
         converted._fitgpt = True
@@ -168,7 +168,9 @@ class Compiled:
             with mock.patch.object(convert_frame.CatchErrorsWrapper, "__call__", converted):
                 yield
         finally:
-            _reset_dynamo()
+            if self._has_compiled:  # not earlier: a frame that is being compiled would lose its cache
+                with _disable_current_modes():
+                    torch._dynamo.reset()
 
     def _regions(self):
         from torch._dynamo import eval_frame
@@ -232,11 +234,6 @@ def _warm_up():
         torch._dynamo.optimize("aot_eager")(lambda x: x + 1)(torch.ones(1))
 
 
-def _reset_dynamo():
-    with _disable_current_modes():
-        torch._dynamo.reset()
-
-
 class _NotSupported(Exception):
     """A version of PyTorch or a card for which compiled code is not counted."""
 
@@ -244,5 +241,6 @@ class _NotSupported(Exception):
 def _in_one_line(error):
     if isinstance(error, _NotSupported):
         return str(error)
+    error = getattr(error, "inner_exception", error)
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -133,10 +133,11 @@ def _card():
     for name in (
         "torch.utils._triton", "torch._inductor.scheduler", "torch._inductor.compile_fx",
         "torch._inductor.fx_passes.pad_mm", "torch._inductor.runtime.autotune_cache",
-        "torch._inductor.kernel.mm_grouped", "torch._dynamo.utils", "torch._inductor.utils",
+        "torch._inductor.kernel.mm_grouped", "torch._inductor.utils",
     ):  # fmt: skip
         module = importlib.import_module(name) if _exists(name) else None
-        if hasattr(module, "has_triton"):
+        # Dynamo asks `torch.utils._triton` whether it can import the package.
+        if hasattr(module, "has_triton") and (module is not _triton or _has_triton_package()):
             yield module, "has_triton", available
     yield _triton, "triton_hash_with_backend", lambda: "0" * 64
 
@@ -154,9 +155,9 @@ def _choices(notes):
 
     def should_pad(*_, **__):
         notes.add(
-            "torch.compile",
-            "a card may pad matrices whose sizes are not multiples of 8 (Inductor measures which is "
-            "faster): counted without padding, which takes a little more memory",
+            "padding",
+            "Inductor measures on the card whether to pad matrices whose sizes are not multiples of 8: "
+            "counted without; padded copies would take a little more memory",
         )
         return False
 
@@ -287,20 +288,23 @@ def _generated_code(compiled):
     yield codecache.PyCodeCache, "load_by_key_path", classmethod(load_by_key_path)
 
 
+def _has_triton_package():
+    return sys.modules.get("triton", True) is not None and _exists("triton")
+
+
 @contextlib.contextmanager
 def _triton_importable():
     """Generated code imports Triton; without the package it gets an empty one."""
-    if _exists("triton") and sys.modules.get("triton", True) is not None:
+    if _has_triton_package():
         yield
         return
-    saved = {name: sys.modules.get(name) for name in ("triton", "triton.language")}
+    saved = {name: sys.modules[name] for name in ("triton",) if name in sys.modules}
     triton = types.ModuleType("triton")
     triton.language = types.ModuleType("triton.language")
     sys.modules.update({"triton": triton, "triton.language": triton.language})
     try:
         yield
     finally:
-        for name, module in saved.items():
-            sys.modules.pop(name, None)
-            if module is not None:
-                sys.modules[name] = module
+        del sys.modules["triton"], sys.modules["triton.language"]
+        sys.modules.update(saved)
+        forget_cached_answers()

@@ -5,6 +5,7 @@ must report `cuda` to Python and `meta` to C++, or the autograd engine asks the 
 Every name here is private to PyTorch: `compiled.py` counts as eager if one is missing.
 """
 
+import contextlib
 import functools
 
 import torch
@@ -35,7 +36,7 @@ def patches(compiled):
         yield convert_frame, "any_torch_dispatch_mode_on_stack", lambda *_, **__: False
     compiler = getattr(runtime_wrappers, "_AutogradBackwardCompiler", None)
     if compiler is not None:
-        yield compiler, "get_or_compile", _outside_modes(compiler.get_or_compile)
+        yield compiler, "get_or_compile", _backward(compiled, compiler.get_or_compile)
     yield from _optimizers(compiled)
     if compiled.is_for_cuda:
         yield from _functional_tensors()
@@ -43,11 +44,19 @@ def patches(compiled):
         yield from _kernel_invocations()
 
 
-def _outside_modes(function):
-    @functools.wraps(function)
-    def run(*args, **kwargs):
+def _backward(compiled, compile_backward):
+    """Compiles a backward pass outside our modes; if that fails, its graph runs op by op."""
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    @functools.wraps(compile_backward)
+    def run(compiler, **kwargs):
         with _disable_current_modes():
-            return function(*args, **kwargs)
+            try:
+                return compile_backward(compiler, **kwargs)
+            except Exception as error:
+                compiled.note_failure("backward", error)
+                compiler.compiled_bw = make_boxed_func(compiler.lazy_backward_info.bw_module)
+                return compiler.compiled_bw
 
     return run
 
@@ -102,8 +111,9 @@ def _answering(dispatch):
 
 def _optimizers(compiled):
     """Dynamo runs the code that makes an optimizer's state, instead of tracing it."""
-    kinds = [torch.optim.Optimizer, *torch.optim.Optimizer.__subclasses__()]
+    kinds = [torch.optim.Optimizer]
     for kind in kinds:
+        kinds += [k for k in kind.__subclasses__() if k not in kinds]
         if "_init_group" in vars(kind):
             yield kind, "_init_group", _with_modes(compiled, vars(kind)["_init_group"])
 
@@ -143,6 +153,14 @@ def _constants():
     yield constant_folding.ConstantFolder, "run", on_host(constant_folding.ConstantFolder.run)
     folder = joint_graph.UniformValueConstantFolder
     yield folder, "run", on_host(folder.run)
+    unset = proxy_tensor.unset_fake_temporarily
+
+    @contextlib.contextmanager
+    def unset_fake_temporarily():
+        with unset() as mode, _OnHost():
+            yield mode
+
+    yield proxy_tensor, "unset_fake_temporarily", unset_fake_temporarily
 
 
 def _kernel_invocations():
