@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import device as fake_cuda
 from . import files, kernels, unknown, values
+from .allocator import cublas_workspace_bytes
 from .attribution import Attribution
 from .autocast import Autocast
 from .compiled import Compiled
@@ -28,6 +29,8 @@ from .rules import Rules
 
 aten = torch.ops.aten
 _LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
+# Ops that call cuBLAS.
+_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "_addmm_activation", "linear"}
 _active = None
 
 
@@ -99,6 +102,7 @@ class Counter(TorchDispatchMode):
         self.originals = Originals(self.fake_mode, self.notes)
         self.compiled = Compiled(self, compile)
         self.is_running = False
+        self._multiplying = set()
 
     @contextlib.contextmanager
     def installed(self):
@@ -248,7 +252,7 @@ class Counter(TorchDispatchMode):
         self.live.reach("load")
 
     def _count(self, op, args, kwargs, result):
-        name = op._schema.name.rpartition("::")[2]
+        called = name = op._schema.name.rpartition("::")[2]
         module, stage = self.attribution.here()
         if self.attribution.origin is not None:
             module, name = self.attribution.origin
@@ -262,8 +266,18 @@ class Counter(TorchDispatchMode):
                 self.live.see(tensor, name, module, stage)
         if is_sum:
             self.live.reuse(args[0])
+        if called in _PRODUCTS and self.kind == "cuda":
+            self._multiply()
         self.attribution.watch(op, args)
         self.live.reach(name)
+
+
+    def _multiply(self):
+        """Allocates cuBLAS's workspace: one for the program's thread, one for the autograd engine's."""
+        thread = "backward" if self.attribution.backward_depth else "forward"
+        if thread not in self._multiplying:
+            self._multiplying.add(thread)
+            self.live.events.append(("workspace", cublas_workspace_bytes(self.capability)))
 
 
 def _one_thread():
