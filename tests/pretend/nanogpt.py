@@ -12,6 +12,7 @@ DEFAULTS = dict(
     n_layer=12, n_head=12, n_embd=768, block_size=1024, batch_size=12, vocab_size=50304,
     bias=False, dropout=0.0, dtype="bfloat16", grad_checkpoint=False,
     gradient_accumulation_steps=2, eval_batch_size=0, eval_block_size=0, compile=False,
+    eval_only=False,
     loss_alone=False,  # whether a training forward returns `(None, loss)`
 )  # fmt: skip
 
@@ -131,7 +132,7 @@ def train(config, device, m):
     X, Y = get_batch()
     with m.phase("eval_first_peak"):
         estimate_loss()
-    for step in range(3):
+    for step in range(0 if c.eval_only else 3):
         with m.phase("step_peak") if step == 2 else nullcontext():
             for _ in range(c.gradient_accumulation_steps):
                 with ctx:
@@ -145,6 +146,7 @@ def train(config, device, m):
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-    with m.phase("eval_later_peak"):
-        estimate_loss()
+    if not c.eval_only:
+        with m.phase("eval_later_peak"):
+            estimate_loss()
     return sum(p.numel() for p in model.parameters())
