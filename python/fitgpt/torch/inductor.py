@@ -240,8 +240,8 @@ def _origin(name):
         stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
         path = next(reversed(stack.values()))[0] if stack else ""
         return _path(path), getattr(node.target, "__name__", str(node.target)).partition(".")[0]
-    except (AttributeError, TypeError, KeyError):
-        return None  # a buffer that no op of the graph made
+    except Exception:  # a workspace, or a buffer that no op of the graph made
+        return None
 
 
 def _path(source):
