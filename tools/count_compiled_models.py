@@ -28,7 +28,9 @@ def causal(kind, seq, batch, **config):
     def run(m, compiles):
         import transformers
 
-        settings = getattr(transformers, f"{kind}Config")(**config)
+        names = (f"{kind}TextConfig", f"{kind}Config")
+        make = next(getattr(transformers, name) for name in names if hasattr(transformers, name))
+        settings = make(**config)
         settings.use_cache = False
         settings._attn_implementation = "sdpa"
         with torch.device("cuda"):

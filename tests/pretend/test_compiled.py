@@ -49,7 +49,11 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(x), y)
 
 
-def count(compiles, device="cuda", make=Model, batches=(256,), step=lambda optimizer: optimizer.step, **options):
+def eager_step(optimizer):
+    return optimizer.step
+
+
+def count(compiles, device="cuda", make=Model, batches=(256,), step=eager_step, **options):
     """Two micro-batches, an update and an evaluation for each batch size."""
     with ft.pretend(device, **options) as m:
         model = make().to(device)
@@ -95,6 +99,10 @@ def is_bound(measured):
     return any("upper bound" in note for note in measured.notes)
 
 
+needs_known_version = unittest.skipUnless(compiled.is_known(), "counted as eager with this PyTorch")
+
+
+@needs_known_version
 class Counts(unittest.TestCase):
     def test_nanogpt_has_the_counted_peaks(self):
         lines = (HERE / "compiled_cuda.jsonl").read_text().splitlines()
@@ -181,7 +189,7 @@ class Counts(unittest.TestCase):
 class Bounds(unittest.TestCase):
     def test_what_cannot_be_compiled_is_counted_as_eager_and_noted(self):
         eager = peaks(count(lambda model: model))
-        with mock.patch.object(compiled, "NEWEST", (2, 7)):
+        with mock.patch.object(compiled, "KNOWN", {(2, 7)}):
             unknown = count(compile_whole)
         with mock.patch("torch._inductor.compile_fx.compile_fx", side_effect=KeyError("moved")):
             moved = count(compile_whole)
@@ -189,6 +197,8 @@ class Bounds(unittest.TestCase):
             self.assertEqual(peaks(m), eager)
             self.assertTrue(is_bound(m), list(m.notes))
         self.assertTrue(is_bound(moved), list(moved.notes))
+        if not compiled.is_known():
+            return
         self.assertGreaterEqual(peaks(moved)["train"], eager["train"])  # Dynamo keeps one tensor
         self.assertIn(torch.__version__, " ".join(unknown.notes))
         self.assertIn("moved", " ".join(moved.notes))
@@ -198,11 +208,13 @@ class Bounds(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "count"), ft.pretend(compile="fast"):
             pass
 
+    @needs_known_version
     def test_an_error_of_the_program_is_raised(self):
         with self.assertRaises(torch._dynamo.exc.Unsupported):
             count(lambda model: torch.compile(model, fullgraph=True), make=lambda: Model(breaks=True))
 
 
+@needs_known_version
 class Traces(unittest.TestCase):
     def test_nothing_stays_patched_compiled_or_written(self):
         before = (
@@ -244,7 +256,10 @@ class Traces(unittest.TestCase):
             "from pretend.test_compiled import *\n"
             "print(json.dumps(peaks(count(compile_whole))))"
         )
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout.splitlines()[-1]), peaks(count(compile_whole)))
 

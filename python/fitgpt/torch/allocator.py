@@ -26,7 +26,7 @@ MOST_UNSPLIT = 20 * MIB
 
 
 def cublas_workspace_bytes(capability):
-    """What cuBLAS gets for each thread that multiplies matrices (`aten/src/ATen/cuda/CublasHandlePool.cpp`)."""
+    """What cuBLAS gets for each thread that multiplies (`aten/src/ATen/cuda/CublasHandlePool.cpp`)."""
     return 32 * MIB if tuple(capability) >= (9, 0) else 2 * 4 * MIB + 8 * 16 * 1024
 
 

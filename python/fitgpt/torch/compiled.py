@@ -21,8 +21,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from . import device as fake_cuda
 
-# The minor versions with which the tests pass (`scripts/test-torch-versions`).
-OLDEST, NEWEST = (2, 8), (2, 15)
+# The minor versions with which the tests pass (`scripts/test-torch-versions`). Before 2.12, Dynamo
+# refuses inputs that are fake tensors of another mode.
+KNOWN = {(2, 12), (2, 13), (2, 14), (2, 15)}
 WAYS = ("count", "eager")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,7 +65,7 @@ class Compiled:
         if options.get("disable") or not self._install():
             return model
         if options.get("backend", "inductor") == "cudagraphs":
-            self.notes.add("cudagraphs", "CUDA graphs and their pools are not counted: a card needs more")
+            self.notes.add("CUDA graphs", "their pools are not counted: a card needs more")
             options = {**options, "backend": "aot_eager"}
         return self._compile(model, **options)
 
@@ -100,9 +101,8 @@ class Compiled:
         self.notes.add(f"torch.compile of `{name}`", f"{_in_one_line(error)}: {_UPPER_BOUND}")
 
     def _check_versions(self):
-        version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-        if not OLDEST <= version <= NEWEST:
-            raise _NotSupported(f"PyTorch {torch.__version__} is not known")
+        if not is_known():
+            raise _NotSupported(f"compiled code of PyTorch {torch.__version__} is not known")
         if self.is_for_cuda and self.counter.capability < (7, 0):
             major, minor = self.counter.capability
             raise _NotSupported(f"`torch.compile` needs capability 7.0, the card has {major}.{minor}")
@@ -217,6 +217,11 @@ class Compiled:
         """Makes tensors fake while Dynamo traces, for code that it runs instead of tracing."""
         with self.counter.fake_mode, self.counter:
             yield
+
+
+def is_known():
+    """Whether the installed PyTorch is one whose compiled code is counted."""
+    return tuple(int(part) for part in torch.__version__.split(".")[:2]) in KNOWN
 
 
 @functools.cache

@@ -13,12 +13,8 @@ import re
 import sys
 import tempfile
 import types
-from types import SimpleNamespace
 
 import torch
-from torch.utils._mode_utils import no_dispatch
-
-from . import device as fake_cuda
 
 
 @contextlib.contextmanager

@@ -168,7 +168,8 @@ class Originals:
     def _restore(self):
         failures = []
         with _disable_current_modes(), torch.no_grad():
-            for saved in (*self._holders, *self._tensors):
+            tensors = sorted(self._tensors, key=lambda saved: saved.tensor._is_view())  # bases first
+            for saved in (*self._holders, *tensors):
                 try:
                     saved.restore()
                 except Exception as failure:  # everything else must still be put back
@@ -269,7 +270,7 @@ class _SavedTensor:
         if self.data is not None and not _is_same_memory(tensor, self.data):
             tensor.data = self.data
         if self.function is None and tensor.grad_fn is not None:
-            tensor.detach_()
+            (tensor._base if tensor._is_view() else tensor).detach_()  # a view follows its base
         if self.function is None and tensor.requires_grad != self.requires_grad:
             tensor.requires_grad_(self.requires_grad)
         if tensor.is_leaf and tensor.grad is not self.gradient:

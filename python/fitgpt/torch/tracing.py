@@ -9,7 +9,6 @@ import contextlib
 import functools
 
 import torch
-from torch._subclasses import fake_tensor, functional_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental import proxy_tensor
@@ -38,32 +37,10 @@ def patches(compiled):
     if compiler is not None:
         yield compiler, "get_or_compile", _backward(compiled, compiler.get_or_compile)
     yield from _optimizers(compiled)
-    yield from _example_inputs()
     if compiled.is_for_cuda:
         yield from _functional_tensors()
         yield from _constants()
         yield from _kernel_invocations()
-
-
-def _example_inputs():
-    """Before 2.12, AOTAutograd refuses example inputs that are fake tensors of another mode."""
-    from torch._dynamo.output_graph import OutputGraph
-
-    def example_inputs(self):
-        mode, contexts = self.tracing_context.fake_mode, self.tracing_context.tensor_to_context
-
-        def in_mode(tensor, source):
-            if not isinstance(tensor, FakeTensor):
-                return tensor
-            context = contexts.get(tensor)
-            if context is None:
-                return mode.from_tensor(tensor, static_shapes=True)
-            return mode.from_tensor(tensor, symbolic_context=context, source=source)
-
-        return [in_mode(arg.example, arg.source) for arg in self.graphargs]
-
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 12):
-        yield OutputGraph, "example_inputs", example_inputs
 
 
 def _backward(compiled, compile_backward):
