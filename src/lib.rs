@@ -17,6 +17,7 @@ pub mod hub;
 pub mod prepare;
 pub mod pytorch;
 pub mod checkpoint;
+pub mod output;
 pub mod export;
 mod watch;
 mod words;

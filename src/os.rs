@@ -390,16 +390,16 @@ pub(crate) fn sync_names(_dir: &Path) -> io::Result<()> {
 
 /// Identifies a file independently of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileIdentity(u64, u64);
+pub(crate) struct FileIdentity(pub(crate) u64, pub(crate) u64);
 
-/// The identity of an open file.
+/// The identity of a file or a folder.
 #[cfg(unix)]
 pub(crate) fn file_identity(facts: &std::fs::Metadata) -> FileIdentity {
     use std::os::unix::fs::MetadataExt as _;
     FileIdentity(facts.dev(), facts.ino())
 }
 
-/// The identity of an open file: without `unsafe`, Windows only gives its creation time.
+/// The identity of a file or a folder: without `unsafe`, Windows only gives its creation time.
 #[cfg(not(unix))]
 pub(crate) fn file_identity(facts: &std::fs::Metadata) -> FileIdentity {
     let created = facts.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The rename to `.saved-<id>` is the commit. The steps after it are completed at once, or by
-//! [`recover`] after a crash. The checkpoint of a folder is therefore, file by file, the content of
+//! `recover` after a crash. The checkpoint of a folder is therefore, file by file, the content of
 //! the newest `.saved-<id>` or `.placing-<id>`, and otherwise of the folder itself. Readers look up
-//! files in this order ([`locate`]) and change nothing, so a folder can be sampled from while a run
+//! files in this order (`locate`) and change nothing, so a folder can be sampled from while a run
 //! saves into it.
 //!
 //! Only real folders and files with our names are moved or removed, never links.
@@ -25,7 +25,7 @@ use super::{
     load::MAX_CONFIG_BYTES,
     manifest::{Manifest, Retention},
 };
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
 
 /// A save that is not committed; abandoned if its run has ended.
 const SAVING: &str = ".saving-";
@@ -42,21 +42,9 @@ const STEP: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVING: &str = ".removing-";
 
-/// Completes what a crash interrupted, in `dir` and its `best/`: moves the files of a committed
-/// save to their names and removes an uncommitted one. Only for the holder of the folder's
-/// [`super::Lock`], because it would remove what another run is writing.
-pub fn recover(dir: &Path) -> Result<()> {
-    recover_on(&Disk::real(), dir)
-}
-
-/// [`recover`] on `disk`.
-pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
-    for dir in [dir.to_owned(), super::best_dir(dir)] {
-        if disk.is_folder(&dir)? {
-            recover_one(disk, &dir)?;
-        }
-    }
-    Ok(())
+/// The folder of the best weights, in `out_dir`.
+pub fn best_dir(out_dir: &Path) -> PathBuf {
+    out_dir.join("best")
 }
 
 /// Replaces the last checkpoint of the run in `dir`, which turned out to be useless, by the newest
@@ -83,18 +71,9 @@ pub(super) fn roll_back_on(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
     Ok(Some(kept.step))
 }
 
-/// Whether `dir` has a checkpoint's weights.
-pub fn exists(dir: &Path) -> bool {
-    locate(dir, MODEL_FILE).is_ok_and(|path| path.is_file())
-}
-
-/// The path of the file `name` of the checkpoint in `dir`, whether or not it exists.
-pub fn locate(dir: &Path, name: &str) -> Result<PathBuf> {
-    locate_on(&Disk::real(), dir, name)
-}
-
-/// [`locate`] on `disk`.
-pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> {
+/// The path of the file `name` of the checkpoint that was saved last in `dir`, whether or not it
+/// exists.
+pub(super) fn placed_or_placing(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> {
     if let Some((_, folder, _)) = committed(disk, dir)?.pop() {
         let path = folder.join(name);
         if disk.is_file(&path)? {
@@ -105,13 +84,18 @@ pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> 
 }
 
 /// Writes files with `fill`, which gets a folder and the save's id (which includes `fingerprint`),
-/// and commits them as the checkpoint of `dir`. `fill` syncs what it writes.
+/// and commits them as the checkpoint of `dir`. `fill` syncs what it writes. Nothing is written
+/// unless `check` finds that the folder is still the run's; it is called again before the commit,
+/// because `fill` may take minutes. If the folder is moved between that check and the rename, the rename fails:
+/// what it would rename has moved too.
 pub(super) fn commit(
     disk: &Disk,
     dir: &Path,
+    check: impl Fn() -> Result<()>,
     fingerprint: u64,
     fill: impl FnOnce(&Path, SaveId) -> Result<()>,
 ) -> Result<SaveId> {
+    check()?;
     disk.create_dirs(dir)?;
     recover_one(disk, dir)?;
     let id = SaveId::after(present_id(disk, dir)?, fingerprint);
@@ -120,8 +104,11 @@ pub(super) fn commit(
     disk.create_dir(&saving)?;
     let committed = fill(&saving, id)
         .and_then(|()| Ok(disk.sync_dir(&saving)?))
+        .and_then(|()| check())
         .and_then(|()| Ok(disk.rename(&saving, &saved)?));
     if let Err(error) = committed {
+        // An equal run that now has the folder may have given its save the same name.
+        check()?;
         // Report the first error; the next save or resume cleans up if this cannot.
         let _ = disk.remove_files_in(&saving, &FILES);
         return Err(error);
@@ -131,7 +118,8 @@ pub(super) fn commit(
     Ok(id)
 }
 
-/// [`recover`] for one folder.
+/// Completes what a crash interrupted in one folder: moves the files of a committed save to their
+/// names and removes an uncommitted one.
 pub(super) fn recover_one(disk: &Disk, dir: &Path) -> Result<()> {
     let mut all = committed(disk, dir)?;
     if let Some((_, newest, phase)) = all.pop() {
@@ -185,6 +173,7 @@ fn set_old_aside(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> 
     let manifest_path = dir.join(MANIFEST_FILE);
     let old = readable_manifest(disk, dir)?;
     if let (Some(old), Some(new)) = (old, new)
+        && old.is_saved()
         && is_kept(&old, new.keep, 1)
         && old.run_id == new.run_id
     {
@@ -205,7 +194,7 @@ fn set_old_aside(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> 
 
 /// The manifest in `folder`; `None` if it is missing or damaged, which must not stop a committed
 /// save. A disk error must, or a good checkpoint would be lost.
-fn readable_manifest(disk: &Disk, folder: &Path) -> Result<Option<Manifest>> {
+pub(super) fn readable_manifest(disk: &Disk, folder: &Path) -> Result<Option<Manifest>> {
     match Manifest::read(disk, &folder.join(MANIFEST_FILE)) {
         Err(error @ CheckpointError::Io { .. }) => Err(error),
         other => Ok(other.ok().flatten()),
@@ -274,14 +263,17 @@ fn prune(disk: &Disk, dir: &Path) -> Result<()> {
     let mut all: Vec<_> =
         kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
+    let mut is_changed = false;
     for (later, (kept, folder)) in (1..).zip(all) {
         // Steps after the last one belong to a run that was rolled back.
         let is_undone = kept.step > last.step && last.keep.best_step != Some(kept.step);
         if is_undone || !is_kept(&kept, last.keep, later) {
             remove_checkpoint(disk, &folder)?;
+            is_changed = true;
         }
     }
-    Ok(())
+    // One that comes back after a power failure would count as the last one.
+    if is_changed { Ok(disk.sync_dir(&dir.join(KEPT))?) } else { Ok(()) }
 }
 
 /// Whether a checkpoint with `later` later ones is kept.
@@ -311,19 +303,31 @@ pub(super) fn kept_on(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)
 /// Removes a checkpoint of ours, and its folder if nothing else is in it. The folder is renamed
 /// first, so that what is left after a crash is not taken for a checkpoint and is removed later.
 pub(super) fn remove_checkpoint(disk: &Disk, folder: &Path) -> Result<()> {
-    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let removing = folder.with_file_name(format!("{REMOVING}{}", name.trim_start_matches('.')));
+    let removing = name_while_removed(folder);
     empty(disk, &removing)?;
     if disk.kind(&removing)?.is_some() {
         // The user put files into it: remove those of the checkpoint and keep the folder.
         return empty(disk, folder);
     }
     disk.rename(folder, &removing)?;
+    // Otherwise a power failure could leave the old name on a folder without a manifest.
+    disk.sync_dir(disk::parent_of(folder))?;
+    finish_removing(disk, folder)
+}
+
+/// Completes [`remove_checkpoint`] after a crash.
+pub(super) fn finish_removing(disk: &Disk, folder: &Path) -> Result<()> {
+    let removing = name_while_removed(folder);
     empty(disk, &removing)?;
-    if disk.is_folder(&removing)? {
+    if disk.is_folder(&removing)? && disk.kind(folder)?.is_none() {
         disk.rename(&removing, folder)?; // the user's files keep their path
     }
     Ok(())
+}
+
+fn name_while_removed(folder: &Path) -> PathBuf {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    folder.with_file_name(format!("{REMOVING}{}", name.trim_start_matches('.')))
 }
 
 /// Removes our files in `folder`, the manifest first, and the folder itself if nothing else is in
@@ -337,6 +341,12 @@ fn empty(disk: &Disk, folder: &Path) -> Result<()> {
         disk.remove_file(&folder.join(name))?;
     }
     Ok(disk.remove_empty_dir(folder)?)
+}
+
+/// Whether the weights in `dir` are ours.
+pub(super) fn is_ours(disk: &Disk, dir: &Path) -> bool {
+    let config = disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES);
+    config.is_ok_and(|text| Architecture::save_id(&text).is_some())
 }
 
 /// The id of the save whose files are in `dir`. After [`recover_one`] all files have the same id.

@@ -98,6 +98,12 @@ pub enum CheckpointError {
         /// Our name for the tensor.
         tensor: String,
     },
+    /// A folder was moved, deleted or replaced while a run used it.
+    #[error("`{}` is no longer the folder of this run: it was moved, deleted or replaced", path.display())]
+    FolderLost {
+        /// Its path when the run began.
+        path: PathBuf,
+    },
     /// A file of a checkpoint that another program wrote would be replaced.
     #[error("`{}` was not written by fitgpt and is not replaced", path.display())]
     Foreign {

@@ -14,6 +14,9 @@ pub struct SaveId {
 }
 
 impl SaveId {
+    /// Before the first save.
+    pub(super) const NONE: Self = Self { counter: 0, fingerprint: 0 };
+
     /// The id of the save that follows `previous`, of a training with this fingerprint.
     pub(super) fn after(previous: Option<Self>, fingerprint: u64) -> Self {
         Self {
@@ -45,6 +48,11 @@ impl FromStr for SaveId {
         };
         if id.to_string() == text { Ok(id) } else { Err(NotASaveId) }
     }
+}
+
+/// Whether a text is the id of a run.
+pub(super) fn is_run_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use serde::de::DeserializeOwned;
 use super::{
     CONFIG_FILE, CheckpointError, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE, commit,
     config::{Architecture, ConfigContents},
-    layout,
+    folder, layout,
     manifest::Manifest,
     nanogpt::{self, NanoGpt, NanoGptRun},
     read::TensorFile,
+    set_aside,
     shards::WeightFiles,
     store::{TensorSink, Tensors},
 };
@@ -40,15 +41,21 @@ pub enum PositionRows {
 
 /// The folder that `sample` reads: the best weights if they were kept, else the last ones.
 pub fn weights_dir(out_dir: &Path) -> PathBuf {
-    let best = super::best_dir(out_dir);
-    if commit::exists(&best) { best } else { out_dir.to_owned() }
+    let (disk, best) = (Disk::real(), commit::best_dir(out_dir));
+    if folder::exists(&best) && !set_aside::is_replaced(&disk, out_dir, &best).unwrap_or(false) {
+        return best;
+    }
+    // A run that was set aside has its tokenizer with it.
+    let aside = set_aside::current(&disk, out_dir).ok().flatten();
+    let whole = aside.filter(|aside| aside.join(MODEL_FILE).is_file());
+    whole.unwrap_or_else(|| out_dir.to_owned())
 }
 
 /// Whether a run can be resumed from `path`: it has our own state, or nanoGPT's optimizer.
 pub fn has_state(path: &Path) -> bool {
     match nanogpt::nanogpt_file(path) {
         Some(file) => NanoGpt::open(&Disk::real(), &file).is_ok_and(|it| it.states.is_some()),
-        None => commit::locate(path, STATE_FILE).is_ok_and(|path| path.is_file()),
+        None => folder::locate(path, STATE_FILE).is_ok_and(|path| path.is_file()),
     }
 }
 
@@ -113,13 +120,15 @@ impl Weights {
     }
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
-        let manifest = Manifest::of_dir(disk, dir)?;
-        let config_path = commit::locate_on(disk, dir, CONFIG_FILE)?;
+        let manifest = folder::manifest_on(disk, dir)?;
+        let config_path = folder::locate_on(disk, dir, CONFIG_FILE)?;
         let text = config_text(disk, &config_path)?;
         let described = Architecture::from_json(&config_path, &text);
         let files = WeightFiles::open(disk, dir)?;
-        // The manifest does not cover weights that another program has put in the folder.
-        let manifest = manifest.filter(|_| files.text("save_id").is_some());
+        // The manifest does not cover weights that another program has put in the folder, nor those
+        // of an earlier version, which had none.
+        let is_covered = |it: &Manifest| it.is_saved() && files.text("save_id").is_some();
+        let manifest = manifest.filter(is_covered);
         if let Some(manifest) = &manifest {
             check_listed(manifest, dir, &files, &config_path, &text)?;
         }
@@ -239,7 +248,7 @@ pub fn describe(dir: &Path) -> Result<Description> {
     {
         return Ok(NanoGpt::open(&disk, &file)?.described.description);
     }
-    Ok(read_config(&disk, &commit::locate_on(&disk, dir, CONFIG_FILE)?)?.description)
+    Ok(read_config(&disk, &folder::locate_on(&disk, dir, CONFIG_FILE)?)?.description)
 }
 
 /// A checkpoint to resume from: weights, optimizer states and the training loop's document.
@@ -274,7 +283,7 @@ impl Checkpoint {
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
         let weights = Weights::open_once(disk, dir)?;
-        let state_path = commit::locate_on(disk, dir, STATE_FILE)?;
+        let state_path = folder::locate_on(disk, dir, STATE_FILE)?;
         let state = WeightFiles::of(TensorFile::open(disk, state_path)?);
         if let Some(manifest) = &weights.manifest
             && state.text("save_id") == Some(&manifest.save_id)

@@ -1,13 +1,14 @@
 //! `manifest.json`: which files make up a checkpoint, with a checksum for each.
 //!
 //! It does not list the model card or files that the user adds to the folder. A checkpoint without
-//! a manifest was written by an earlier version or by another program.
+//! a manifest was written by an earlier version or by another program. A new run writes a manifest
+//! that lists no files before anything else, which marks the folder as its own.
 
 use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointError, MANIFEST_FILE, Result, SaveId, commit, header::Checksum};
+use super::{CheckpointError, Result, SaveId, header::Checksum};
 use crate::disk::Disk;
 
 /// More than any manifest, which lists four files.
@@ -77,6 +78,16 @@ impl Manifest {
         manifest
     }
 
+    /// The manifest of a run that has not saved yet.
+    pub(super) fn begun(run_id: &str) -> Self {
+        Self::new(SaveId::NONE, run_id, 0, Retention::ONE, BTreeMap::new())
+    }
+
+    /// Whether it describes a checkpoint, and not only the run.
+    pub(super) fn is_saved(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     /// The text of the file.
     pub(super) fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
@@ -106,11 +117,6 @@ impl Manifest {
         }
     }
 
-    /// The manifest of the checkpoint in `dir`.
-    pub(super) fn of_dir(disk: &Disk, dir: &Path) -> Result<Option<Self>> {
-        Self::read(disk, &commit::locate_on(disk, dir, MANIFEST_FILE)?)
-    }
-
     /// Checks `text`, the content of the file at `path`, against what is listed under `name`.
     pub(super) fn check_text(&self, name: &str, path: &Path, text: &[u8]) -> Result<()> {
         let checksum = Checksum::of_bytes(text).to_string();
@@ -125,4 +131,13 @@ impl Manifest {
             .is_some_and(|listed| listed.bytes == bytes && listed.checksum == checksum);
         if is_listed { Ok(()) } else { Err(CheckpointError::Changed { path: path.to_owned() }) }
     }
+}
+
+/// Writes a new file of text, and syncs it.
+pub(super) fn write_text(disk: &Disk, path: &Path, text: &str) -> Result<ManifestFile> {
+    let mut file = disk.create(path)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.sync()?;
+    let checksum = Checksum::of_bytes(text.as_bytes()).to_string();
+    Ok(ManifestFile { bytes: text.len() as u64, checksum })
 }

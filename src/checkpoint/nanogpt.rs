@@ -21,8 +21,9 @@ use fitgpt_plan::config::ConfigValue;
 use serde_json::json;
 
 use super::{
-    CheckpointError, INDEX_FILE, Result, commit,
+    CheckpointError, INDEX_FILE, Result,
     config::{Architecture, ConfigContents},
+    folder,
     read::{self, TensorFile},
     shards::{SAVED_FILE, SAVED_INDEX_FILE, WeightFiles},
 };
@@ -67,7 +68,7 @@ pub fn nanogpt_file(path: &Path) -> Option<PathBuf> {
         return Some(path.to_owned());
     }
     let others = [INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE];
-    let has_others = commit::exists(path) || others.iter().any(|name| path.join(name).is_file());
+    let has_others = folder::exists(path) || others.iter().any(|name| path.join(name).is_file());
     let file = path.join(NANOGPT_FILE);
     (!has_others && file.is_file()).then_some(file)
 }

@@ -1,21 +1,20 @@
-//! Writing a checkpoint, and removing one.
+//! Writing a checkpoint.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    CONFIG_FILE, CheckpointError, FILES, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE, commit,
+    CONFIG_FILE, CheckpointError, FILES, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE,
+    commit::{self, best_dir},
     config::Architecture,
-    header::Checksum,
+    held::HeldFolder,
     id::SaveId,
     layout,
-    load::{MAX_CONFIG_BYTES, PositionRows, Weights},
-    manifest::{Manifest, ManifestFile, Retention},
+    load::{PositionRows, Weights},
+    manifest::{Manifest, ManifestFile, Retention, write_text},
+    set_aside,
     store::{TensorSource, Tensors},
     write,
 };
@@ -33,6 +32,8 @@ pub struct Contents<'a> {
     pub tensors: &'a Tensors,
     /// The fields of `manifest.json`.
     pub label: Label<'a>,
+    /// The run's folder; nothing is saved if it is no longer the run's.
+    pub held: Option<&'a HeldFolder>,
 }
 
 /// Identifies a checkpoint of a run.
@@ -68,10 +69,17 @@ pub fn save_weights(
     source: &mut dyn TensorSource,
 ) -> Result<SaveId> {
     let disk = Disk::real();
-    commit::commit(&disk, dir, contents.label.fingerprint, |folder, id| {
-        let files = write_weights(&disk, folder, id, contents, source)?;
-        write_manifest(&disk, folder, id, contents.label, files)
-    })
+    let Contents { held, label, .. } = contents;
+    commit::commit(
+        &disk,
+        dir,
+        || check(held),
+        label.fingerprint,
+        |folder, id| {
+            let files = write_weights(&disk, folder, id, contents, source)?;
+            write_manifest(&disk, folder, id, label, files)
+        },
+    )
 }
 
 /// [`save`] on `disk`.
@@ -83,14 +91,29 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     source: &mut dyn TensorSource,
 ) -> Result<SaveId> {
     let document = text_that_reads_back(document)?;
-    commit::commit(disk, dir, contents.label.fingerprint, |folder, id| {
-        let mut files = write_weights(disk, folder, id, contents, source)?;
-        let metadata = BTreeMap::from([("save_id", id.to_string()), ("fitgpt", document)]);
-        let parts = layout::states(contents.tensors);
-        let state = write::write(disk, &folder.join(STATE_FILE), &parts, metadata, source)?;
-        files.insert(STATE_FILE.to_owned(), state);
-        write_manifest(disk, folder, id, contents.label, files)
-    })
+    let Contents { held, label, .. } = contents;
+    let id = commit::commit(
+        disk,
+        dir,
+        || check(held),
+        label.fingerprint,
+        |folder, id| {
+            let mut files = write_weights(disk, folder, id, contents, source)?;
+            let metadata = BTreeMap::from([("save_id", id.to_string()), ("fitgpt", document)]);
+            let parts = layout::states(contents.tensors);
+            let state = write::write(disk, &folder.join(STATE_FILE), &parts, metadata, source)?;
+            files.insert(STATE_FILE.to_owned(), state);
+            write_manifest(disk, folder, id, label, files)
+        },
+    )?;
+    // The first save of a run that replaces another: that one is no longer needed.
+    set_aside::resolve(disk, dir)?;
+    Ok(id)
+}
+
+/// Whether a folder is still the run's, if there is one to check.
+fn check(held: Option<&HeldFolder>) -> Result<()> {
+    held.map_or(Ok(()), HeldFolder::check)
 }
 
 /// Writes `weights` as `model.safetensors` and `config.json` of the folder `dir`, in Hugging Face's
@@ -117,55 +140,6 @@ pub fn copy_weights(
     model.publish(&disk)?;
     config.publish(&disk)?;
     Ok((parts.len(), bytes))
-}
-
-/// The folder of the best weights, in `out_dir`.
-pub fn best_dir(out_dir: &Path) -> PathBuf {
-    out_dir.join("best")
-}
-
-/// Refuses an `out_dir` whose checkpoint or best weights were written by another program, because a
-/// save would replace them.
-pub fn check_replaceable(out_dir: &Path) -> Result<()> {
-    let disk = Disk::real();
-    for dir in [out_dir.to_owned(), best_dir(out_dir)] {
-        let path = dir.join(MODEL_FILE);
-        let has_weights = disk.kind(&path)?.is_some();
-        if has_weights && !is_ours(&disk, &dir) {
-            return Err(CheckpointError::Foreign { path });
-        }
-    }
-    Ok(())
-}
-
-/// Whether the checkpoint in `dir` is one of ours.
-fn is_ours(disk: &Disk, dir: &Path) -> bool {
-    let config = disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES);
-    config.is_ok_and(|text| Architecture::save_id(&text).is_some())
-}
-
-/// Removes the checkpoints that our runs have saved in `out_dir`: the last one, the kept ones and
-/// the best weights. Other files stay. For a run that replaces an earlier one.
-pub fn remove(out_dir: &Path) -> Result<()> {
-    remove_on(&Disk::real(), out_dir)
-}
-
-/// [`remove`] on `disk`.
-pub(super) fn remove_on(disk: &Disk, out_dir: &Path) -> Result<()> {
-    for (_, folder) in commit::kept_on(disk, out_dir)? {
-        commit::remove_checkpoint(disk, &folder)?;
-    }
-    let best = best_dir(out_dir);
-    if disk.is_folder(&best)? && is_ours(disk, &best) {
-        commit::remove_checkpoint(disk, &best)?;
-    }
-    if is_ours(disk, out_dir) {
-        // `config.json` last: it marks the others as ours.
-        for name in FILES.iter().filter(|name| **name != CONFIG_FILE).chain([&CONFIG_FILE]) {
-            disk.remove_file(&out_dir.join(name))?;
-        }
-    }
-    Ok(disk.sync_dir(out_dir)?)
 }
 
 /// The bytes of one checkpoint on the disk, rounded up by less than two MiB.
@@ -220,15 +194,6 @@ fn write_manifest(
     let manifest = Manifest::new(id, label.run_id, label.step, label.keep, files);
     write_text(disk, &folder.join(MANIFEST_FILE), &manifest.to_json())?;
     Ok(())
-}
-
-/// Writes a new file of text, and syncs it.
-fn write_text(disk: &Disk, path: &Path, text: &str) -> Result<ManifestFile> {
-    let mut file = disk.create(path)?;
-    file.write_all_at(text.as_bytes(), 0)?;
-    file.sync()?;
-    let checksum = Checksum::of_bytes(text.as_bytes()).to_string();
-    Ok(ManifestFile { bytes: text.len() as u64, checksum })
 }
 
 /// `document` as JSON, checked to be readable now, while the run still has it in memory.

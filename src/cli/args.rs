@@ -17,7 +17,9 @@ use fitgpt_plan::{
 
 use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
 use crate::{
-    os, terminal,
+    os,
+    output::{self, Replace},
+    terminal,
     words::{self, Lang, errors},
 };
 
@@ -328,6 +330,19 @@ fn in_order(
 /// The config files of the command line.
 pub(super) fn files(matches: &ArgMatches) -> Vec<String> {
     matches.get_many::<String>("CONFIG").into_iter().flatten().cloned().collect()
+}
+
+/// Refuses to write the file that the flag `name` gives if it must not be written to: the config
+/// files of the command line are inputs.
+pub(super) fn check_output(
+    matches: &ArgMatches,
+    name: &str,
+    replace: Replace,
+) -> Result<(), Failure> {
+    let Some(path) = matches.get_one::<String>(name) else { return Ok(()) };
+    let files = files(matches);
+    let inputs: Vec<_> = files.iter().map(Path::new).collect();
+    Ok(output::check_file(Path::new(path), &inputs, replace)?)
 }
 
 /// The config files for a `fitgpt train` that trains what was planned from `files`. Without a file,

@@ -20,6 +20,7 @@ use crate::{
     data::DataError,
     export::ExportError,
     hub::HubError,
+    output::OutputError,
     patch::{Patch, PatchError},
     prepare::PrepareError,
     ranks::{self, LaunchError, Mismatch},
@@ -234,7 +235,18 @@ impl From<ExportError> for Failure {
         match error {
             ExportError::Checkpoint { source } => source.into(),
             ExportError::Config(source) => source.into(),
+            ExportError::Output(source) => Self { kind: "export", ..source.into() },
             error => Self::of("export", &error),
+        }
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        let failure = Self::of("file", &error);
+        match error {
+            OutputError::Exists { .. } => failure,
+            _ => failure.hint(errors::output::another_path()),
         }
     }
 }
@@ -331,6 +343,10 @@ impl From<RunError> for Failure {
             RunError::Diverged { .. } | RunError::NotFinite { .. } => {
                 Self::of("diverged", &error).hint(errors::run::keep_finite())
             }
+            RunError::FolderLost { ref saved_in, .. } => {
+                Self::of("checkpoint", &error).hint(errors::run::resume_there(saved_in.display()))
+            }
+            RunError::FolderLostUnsaved { .. } => Self::of("checkpoint", &error),
             RunError::Folder { .. } => Self::of("file", &error),
         }
     }

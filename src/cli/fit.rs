@@ -1,6 +1,6 @@
 //! `fitgpt fit`: the options that make a config fit, ranked.
 
-use std::{array, fmt::Write as _, fs, path::Path};
+use std::{array, fmt::Write as _, path::Path};
 
 use clap::ArgMatches;
 use fitgpt_plan::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
-    disk::Disk,
+    output::{self, Replace},
     terminal,
     words::{columns, errors::io, fit as messages, hints, left, localized, names, right},
 };
@@ -30,6 +30,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     if let Some((with_lanes, share)) = ranks {
         (config, target.share) = (with_lanes, share);
     }
+    args::check_output(matches, "write", Replace::Any)?;
     let found = fit_options::all(&config, vocab, &target);
     let files = args::files(matches);
     let lines = OptionCommands { files, written: &written, engine: target.engine };
@@ -119,13 +120,7 @@ pub(super) fn json(found: &Fit, lines: &OptionCommands<'_>, text: &str) -> Value
 fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
     let Some(text) = text else { return Ok(messages::not_written(path.display())) };
     let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
-    // Through a link, as any program would.
-    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if file.is_file() || !file.exists() {
-        Disk::real().replace(&file, text.as_bytes()).map_err(|error| failed(error.source))?;
-    } else {
-        fs::write(path, text).map_err(failed)?; // a pipe or a device
-    }
+    output::write_file(path, text).map_err(failed)?;
     Ok(messages::written_to(path.display()))
 }
 

@@ -16,6 +16,7 @@ mod together;
 mod plan_ranks;
 mod args;
 mod begin;
+mod out_dir;
 mod bench;
 mod completions;
 mod doctor;

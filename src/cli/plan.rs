@@ -1,6 +1,6 @@
 //! `fitgpt plan`: the memory of every phase.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_plan::{
@@ -24,6 +24,7 @@ pub(super) use crate::words::grouped;
 use crate::{
     budget::THIS_MACHINE,
     data::Dataset,
+    output,
     picture::{
         bars,
         chart::{Chart, Panel},
@@ -52,6 +53,8 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     if let Some((with_lanes, largest)) = plan_ranks::of(matches, &config, vocab)? {
         (config, share) = (with_lanes, largest);
     }
+    args::check_output(matches, "svg", output::SVG)?;
+    args::check_output(matches, "html", output::HTML)?;
     let targets =
         EngineChoice::of(matches).iter().map(|e| PlanTarget::of_engine(*e, matches, &config));
     let mut targets: Vec<_> = targets.collect::<Result<_, _>>()?;
@@ -187,7 +190,9 @@ fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Fail
     for kind in ["svg", "html"] {
         let Some(path) = matches.get_one::<String>(kind) else { continue };
         let picture = if kind == "svg" { svg::draw(chart) } else { html::draw(chart) };
-        fs::write(path, picture).map_err(|error| Failure::unwritable(Path::new(path), &error))?;
+        let path_of = Path::new(path);
+        output::write_file(path_of, &picture)
+            .map_err(|error| Failure::unwritable(path_of, &error))?;
         drawn.push(path.as_str());
     }
     Ok(drawn)

@@ -1,16 +1,11 @@
 //! `fitgpt train`: plans, prints the plan, and trains within it.
 
-use std::{
-    fs::{self, OpenOptions},
-    path::Path,
-    rc::Rc,
-};
+use std::{path::Path, rc::Rc};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_exec::{ArenaRefused, BackendError};
 use fitgpt_plan::{
     config::{Config, Precision, Written},
-    job::Job,
     model::{Model, Parameter, ParameterRole},
     report::DeviceMemory,
     shard::Share,
@@ -22,7 +17,9 @@ use super::{
     Failure, Outcome, OutputStyle, args,
     begin::{self, Start, StartingPoint, StepSplit},
     fit_options::{self, AdaptedConfig},
-    named, plan,
+    named,
+    out_dir::{self, ExistingRun},
+    plan,
     plan_target::PlanTarget,
     sample,
     together::{self, any_no, first_no, together},
@@ -30,9 +27,9 @@ use super::{
 use crate::{
     attempt::Attempt,
     budget::{HOST_OVERHEAD, less_a_margin},
-    checkpoint::{self, Architecture, Lock, PositionRows, Tensors},
+    checkpoint::{HeldFolder, LOG_FILE, PositionRows},
     data::Dataset,
-    os,
+    os, output,
     picture::{curve, curve_svg},
     ranks::{self, Ranks, SharedInput},
     run::{
@@ -42,11 +39,10 @@ use crate::{
         scaler::Scaler,
         setup::{self, RunSetup},
         stop::StopFlag,
-        train::{LossHistory, Run, RunEnd, new_run_id},
+        train::{self, LossHistory, Run, RunEnd},
         trainer::Trainer,
     },
     serve, terminal,
-    tokenizer::huggingface,
     words::{
         errors::{Translate as _, io},
         names, ranks as ranks_words, serve as serve_words, train as words,
@@ -134,7 +130,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     together(ranks, together::check_same(ranks, &written))?;
     let wants_fit = matches.get_flag("fit");
     let existing =
-        if matches.get_flag("overwrite") { ExistingRun::Remove } else { ExistingRun::Refuse };
+        if matches.get_flag("overwrite") { ExistingRun::Replace } else { ExistingRun::Refuse };
     let mut beginning = together(ranks, beginning(matches, &written, existing, ranks))?;
     beginning.config = together::config_of_root(ranks, &beginning.config)?;
     let folder = setup::out_dir(&beginning.config);
@@ -212,7 +208,9 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     }
     let svg = matches.get_one::<String>("svg").map(Path::new).filter(|_| ranks.is_root());
     let lock = if ranks.is_root() {
-        let ready = prepare_folder(&folder, svg, &start, existing, &planned.job, &config);
+        let is_allowed = args::check_output(matches, "svg", output::SVG);
+        let ready = is_allowed
+            .and_then(|()| out_dir::prepare(&folder, svg, &start, existing, &planned.job, &config));
         Some(ready)
     } else {
         None
@@ -246,20 +244,22 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
         return Ok(Outcome::No);
     }
     let architecture = start.architecture(&config, vocab, &data);
+    let tokenizer_folder = start.tokenizer_folder(&data).map(Path::to_owned);
+    let log = folder.join(LOG_FILE);
+    let begun = if ranks.is_root() { Some(out_dir::begin(&folder, &start, &log)?) } else { None };
     if ranks.is_root() {
-        write_tokenizer(&start, &architecture, &data, &folder, (vocab, config.block_size()))?;
+        train::write_tokenizer(tokenizer_folder.as_deref(), &architecture, &folder)?;
     }
     let samples =
         if ranks.is_root() { sample::in_training(&config, &folder, &architecture)? } else { None };
     let trainer =
         Trainer::of_rank(Rc::clone(ranks), backend, config.clone(), planned.job, data, scaler);
     let mut trainer = together(ranks, trainer.map_err(Failure::from))?;
-    if !ranks.is_root() {
+    let Some(begun) = begun else {
         trainer.follow(&stop)?;
         return Ok(Outcome::Yes);
-    }
-    let log = folder.join("events.jsonl");
-    let loaded = load(start, &mut trainer, &folder, &log).and_then(|mut loaded| {
+    };
+    let loaded = load(start, &mut trainer, &begun.held, &log).and_then(|mut loaded| {
         if matches.get_flag("tensorboard") {
             loaded.events = loaded.events.with_tensorboard(&folder)?;
         }
@@ -269,7 +269,8 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
         trainer.end();
         failure.agreed()
     });
-    let StartedRun { events, saved, run_id } = loaded?;
+    let StartedRun { events, saved } = loaded?;
+    let run_id = begun.run_id.clone();
     trainer.share_weights()?;
 
     let progress =
@@ -279,6 +280,8 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     let mut run = Run {
         trainer,
         folder: folder_of_run,
+        held: Rc::clone(&begun.held),
+        tokenizer_folder,
         architecture,
         events,
         progress,
@@ -307,10 +310,10 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     // Free the arena before sampling allocates its own.
     drop(run);
     // Also for a run that failed: that is when the curve helps most.
-    if let Some(path) = svg {
-        draw(path, &log, style)?;
-    }
+    let drawn = svg.map_or(Ok(()), |path| draw(path, &log, style));
     let (ended, history) = trained?;
+    drawn?;
+    drop(begun); // while the folder is locked
     drop(lock);
     match style {
         OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop)?,
@@ -366,7 +369,7 @@ fn beginning(
         StartingPoint { config: written.resolve()?, start: Start::Scratch }
     };
     if ranks.is_root() {
-        check_new(&beginning.start, &setup::out_dir(&beginning.config), existing)?;
+        out_dir::check_new(&beginning.start, &setup::out_dir(&beginning.config), existing)?;
         beginning.config = together::with_lanes(ranks.count() as u32, &beginning.config)?;
     }
     Ok(beginning)
@@ -378,43 +381,6 @@ fn check_same_data(ranks: &Ranks, data: &Dataset) -> Result<(), Failure> {
     }
     let fingerprint = serde_json::to_string(&data.fingerprint()?).expect("it is plain data");
     Ok(ranks.check_same(SharedInput::Data, fingerprint.as_bytes())?)
-}
-
-/// Locks the run's folder, and checks everything that can be checked before hours are spent.
-fn prepare_folder(
-    folder: &Path,
-    svg: Option<&Path>,
-    start: &Start,
-    existing: ExistingRun,
-    job: &Job,
-    config: &Config,
-) -> Result<Lock, Failure> {
-    if let Some(path) = svg {
-        check_writable(path)?;
-    }
-    let lock = Lock::take(folder)?;
-    checkpoint::recover(folder)?;
-    // Again, because another run may have saved while this one was planned.
-    check_new(start, folder, existing)?;
-    check_disk(folder, job, config)?;
-    Ok(lock)
-}
-
-/// Writes the files of the run's tokenizer next to its checkpoints.
-fn write_tokenizer(
-    start: &Start,
-    architecture: &Architecture,
-    data: &Dataset,
-    folder: &Path,
-    (vocab, block_size): (u32, u32),
-) -> Result<(), Failure> {
-    if let Some(from) = start.tokenizer_folder(data) {
-        checkpoint::carry_tokenizer(from, folder)?;
-    } else if let Some(tokenizer) = &architecture.tokenizer {
-        let files = huggingface::files(tokenizer, vocab, block_size);
-        checkpoint::write_tokenizer(&files, folder)?;
-    }
-    Ok(())
 }
 
 /// The inputs that all plans of this rank on this machine share.
@@ -482,41 +448,21 @@ fn adapt(
     }
 }
 
-/// What to do with a run that is already in the folder.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ExistingRun {
-    Refuse,
-    Remove,
-}
-
-/// Refuses to start a new run in a folder that has a checkpoint, unless it may be removed.
-fn check_new(start: &Start, folder: &Path, existing: ExistingRun) -> Result<(), Failure> {
-    if matches!(start, Start::Resume(..)) {
-        return Ok(());
-    }
-    let has_checkpoint = checkpoint::exists(folder) || checkpoint::nanogpt_file(folder).is_some();
-    if existing == ExistingRun::Refuse && has_checkpoint {
-        let failure = Failure::new("checkpoint", words::holds_a_checkpoint(folder.display()));
-        return Err(failure.hint(words::resume_or_move(folder.display())));
-    }
-    Ok(checkpoint::check_replaceable(folder)?)
-}
-
-/// The log and the identity of a run that is about to start or to continue.
+/// The log of a run that is about to start or to continue.
 struct StartedRun {
     events: EventLog,
     /// The step of the checkpoint in the folder.
     saved: Option<u64>,
-    run_id: String,
 }
 
 /// Loads the first weights, and starts or continues the log.
 fn load(
     start: Start,
     trainer: &mut Trainer,
-    folder: &Path,
+    held: &Rc<HeldFolder>,
     log: &Path,
 ) -> Result<StartedRun, Failure> {
+    let folder = held.path();
     match start {
         Start::Resume(mut checkpoint, document) => {
             let log_id = events::run_id(log)?;
@@ -528,7 +474,6 @@ fn load(
                 return Err(Failure::new("checkpoint", message)
                     .hint(words::move_the_log(log.display(), folder.display())));
             }
-            let run_id = checkpoint.run_id().map(str::to_owned).or(log_id);
             let tensors = trainer.tensors().clone();
             checkpoint.read(&tensors, trainer)?;
             if document.data.as_ref().is_some_and(|data| *data != trainer.fingerprint()) {
@@ -542,9 +487,8 @@ fn load(
             }
             let step = trainer.position.step;
             return Ok(StartedRun {
-                events: EventLog::resume(log, step)?.0,
+                events: EventLog::resume(log, step)?.0.within(Rc::clone(held)),
                 saved: (!is_nanogpt).then_some(step),
-                run_id: run_id.unwrap_or_else(new_run_id),
             });
         }
         Start::Pretrained(mut weights, _) => {
@@ -553,8 +497,7 @@ fn load(
         }
         Start::Scratch => trainer.initialise()?,
     }
-    checkpoint::remove(folder)?;
-    Ok(StartedRun { events: EventLog::create(log)?, saved: None, run_id: new_run_id() })
+    Ok(StartedRun { events: EventLog::create(log)?.within(Rc::clone(held)), saved: None })
 }
 
 /// The config with every choice that affects rounding made explicit, as checkpoints store it.
@@ -582,29 +525,6 @@ fn vocab(config: &Config, data: &Dataset) -> Result<u32, Failure> {
             Err(Failure::new("vocabulary", words::vocab_too_small(config, data)))
         }
         (config, _) => Ok(config),
-    }
-}
-
-/// Checks the disk for all checkpoints that will be kept, before hours are spent.
-fn check_disk(folder: &Path, job: &Job, config: &Config) -> Result<(), Failure> {
-    if config.eval_only() {
-        return Ok(());
-    }
-    let tensors = Tensors::of(&job.model, &job.training.optimizer);
-    // Those that are kept, the best one, and the next one while it is written.
-    let count = u64::from(config.keep_checkpoints()).saturating_add(2);
-    let mut needed = count.saturating_mul(checkpoint::bytes_needed(&tensors));
-    if !config.always_save_checkpoint() {
-        needed += 2 * checkpoint::weights_bytes_needed(&tensors);
-    }
-    let present = checkpoint::bytes_present(folder)?;
-    let needed = Bytes::new(needed.saturating_sub(present));
-    match os::disk_free(folder) {
-        Some(free) if free < needed => {
-            let message = words::disk_too_small(folder.display(), needed, free);
-            Err(Failure::new("disk", message).hint(words::free_some_space()))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -649,12 +569,6 @@ fn refuse(
     Ok(())
 }
 
-/// Checks before the run, not after it, that a file can be written.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map(|_| ()).map_err(|error| cannot_write(path, &error))
-}
-
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new("file", io::failed(Attempt::Write, path, error))
 }
@@ -674,7 +588,7 @@ fn draw(path: &Path, log: &Path, style: OutputStyle) -> Result<(), Failure> {
             (words::legend_val(), evaluations(|e| e.val.mean)),
         ],
     });
-    fs::write(path, picture).map_err(|error| cannot_write(path, &error))?;
+    output::write_file(path, &picture).map_err(|error| cannot_write(path, &error))?;
     if style == OutputStyle::Text {
         terminal::line(&words::curve_written(path.display()));
     }

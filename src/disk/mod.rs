@@ -16,6 +16,7 @@ pub(crate) mod simulated;
 use std::{
     ffi::OsString,
     fmt,
+    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,7 +26,7 @@ pub(crate) use self::{
     lock::{FolderLock, LockError},
     replace::DraftName,
 };
-use crate::attempt::Attempt;
+use crate::{attempt::Attempt, os::FileIdentity};
 
 /// What a name in a folder refers to. Links are not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +46,18 @@ pub(crate) enum OpenMode {
     Read,
     /// A new file for writing; the name must be free.
     New,
-    /// For writing at the end; created if it is missing. Links are not followed.
+    /// For reading, and for writing at the end; created if it is missing. Links are not followed.
     Append,
     /// For writing anywhere; it must exist. Links are not followed.
     Change,
+}
+
+/// A path that stays valid while the folder is open.
+#[derive(Debug)]
+pub(crate) struct HeldPath {
+    pub(crate) path: PathBuf,
+    /// While a folder is open, no other one can get its inode number.
+    pub(crate) _open: Option<File>,
 }
 
 /// File operations as an operating system offers them: a call may be interrupted, fail, or move
@@ -56,6 +65,11 @@ pub(crate) enum OpenMode {
 pub(crate) trait FileSystem: fmt::Debug + Send + Sync {
     /// What `path` refers to.
     fn kind(&self, path: &Path) -> io::Result<FileKind>;
+    /// Identifies what `path` refers to, independently of its name. Links are followed.
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity>;
+    /// A path that refers to the folder at `path` even after it was moved, for as long as the
+    /// result is kept; `path` itself if the system has none.
+    fn hold(&self, path: &Path) -> io::Result<HeldPath>;
     /// The names in a folder.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// Creates a folder and the missing ones above it.
@@ -137,6 +151,21 @@ impl Disk {
             Err(error) if absent.contains(&error.source.kind()) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Identifies what `path` refers to; `None` if it does not exist. Links are followed.
+    pub(crate) fn identity(&self, path: &Path) -> Result<Option<FileIdentity>> {
+        let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+        match attempt(Attempt::Read, path, || self.0.identity(path)) {
+            Ok(identity) => Ok(Some(identity)),
+            Err(error) if absent.contains(&error.source.kind()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A path that refers to the folder at `path` even after it was moved, if the system has one.
+    pub(crate) fn hold(&self, path: &Path) -> Result<HeldPath> {
+        attempt(Attempt::Open, path, || self.0.hold(path))
     }
 
     /// Whether `path` is a regular file, and not a link to one.

@@ -4,11 +4,11 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use super::{FileKind, FileSystem, OpenMode, RawFile, not_a_file};
-use crate::os;
+use super::{FileKind, FileSystem, HeldPath, OpenMode, RawFile, not_a_file};
+use crate::os::{self, FileIdentity};
 
 /// The operating system's files.
 #[derive(Debug)]
@@ -24,6 +24,27 @@ impl FileSystem for RealFiles {
         } else {
             FileKind::Other
         })
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        Ok(os::file_identity(&fs::metadata(path)?))
+    }
+
+    /// On Linux an open folder has a path of its own.
+    fn hold(&self, path: &Path) -> io::Result<HeldPath> {
+        let Ok(open) = File::open(path) else {
+            return Ok(HeldPath { path: path.to_owned(), _open: None }); // Windows opens no folders
+        };
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::fd::AsRawFd as _;
+            // With the dot it is the folder and not a link to it.
+            let held = PathBuf::from(format!("/proc/self/fd/{}/.", open.as_raw_fd()));
+            if self.identity(&held).ok() == Some(self.identity(path)?) {
+                return Ok(HeldPath { path: held, _open: Some(open) });
+            }
+        }
+        Ok(HeldPath { path: path.to_owned(), _open: Some(open) })
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
@@ -47,7 +68,7 @@ impl FileSystem for RealFiles {
             }
             OpenMode::Append => {
                 let mut options = OpenOptions::new();
-                os::open_unfollowed(options.append(true).create(true), path)?
+                os::open_unfollowed(options.read(true).append(true).create(true), path)?
             }
             OpenMode::Change => {
                 let mut options = OpenOptions::new();

@@ -5,22 +5,28 @@
 //! torn. The same holds for names: a change reaches the disk when one of its folders is synced, or
 //! before that in any order that keeps the order within each folder. A rename is atomic.
 //!
+//! Another process may move folders between two calls.
+//!
 //! All randomness comes from one seed, so a history can be repeated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     io,
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Disk, FileKind, FileSystem, OpenMode, RawFile, not_a_file};
+use super::{Disk, FileKind, FileSystem, HeldPath, OpenMode, RawFile, not_a_file};
+use crate::os::FileIdentity;
 
 /// Linux's numbers; the standard library maps them to kinds on any Unix.
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const EINTR: i32 = 4;
+
+/// The path of a node, whatever its names are.
+const HELD: &str = "#node-";
 
 /// The faults to inject, by the number of the call, counted from zero.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +116,8 @@ struct State {
     calls: u64,
     is_down: bool,
     has_links: bool,
+    /// What another process does before a call: renames, each from and to.
+    moves: Option<(u64, Vec<[PathBuf; 2]>)>,
 }
 
 /// The simulated file system.
@@ -128,6 +136,7 @@ impl SimulatedFiles {
             calls: 0,
             is_down: false,
             has_links: true,
+            moves: None,
         })))
     }
 
@@ -144,6 +153,14 @@ impl SimulatedFiles {
     pub(crate) fn set_faults(&self, faults: Faults) {
         let mut state = self.state();
         (state.faults, state.calls, state.is_down) = (faults, 0, false);
+    }
+
+    /// Counts calls from zero again. Before call `at`, another process moves `folder` to `away`, and
+    /// `other` in its place.
+    pub(crate) fn replace_folder_at(&self, at: u64, folder: &Path, away: &Path, other: &Path) {
+        self.set_faults(Faults::default());
+        let moves = [[folder, away], [other, folder]];
+        self.state().moves = Some((at, moves.map(|pair| pair.map(Path::to_owned)).into()));
     }
 
     /// How many calls there were since the faults were set.
@@ -181,6 +198,11 @@ impl State {
     fn begin(&mut self) -> io::Result<()> {
         let call = self.calls;
         self.calls += 1;
+        if let Some((_, moves)) = self.moves.take_if(|(at, _)| *at == call) {
+            for [from, to] in moves {
+                self.rename(&from, &to)?;
+            }
+        }
         if self.is_down || self.faults.crash_at == Some(call) {
             self.is_down = true;
             return Err(io::Error::other("the machine is down"));
@@ -199,6 +221,11 @@ impl State {
         let mut node = 0;
         for part in path.components() {
             if let Component::Normal(name) = part {
+                let held = name.to_str().and_then(|name| name.strip_prefix(HELD)?.parse().ok());
+                if let Some(held) = held {
+                    node = held;
+                    continue;
+                }
                 let Node::Folder { now, .. } = &self.nodes[node] else {
                     return Err(io::ErrorKind::NotADirectory.into());
                 };
@@ -243,6 +270,18 @@ impl State {
         let id = self.nodes.len() - 1;
         self.change(vec![(folder, name, Some(id))]);
         Ok(id)
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let node = self.find(from)?;
+        if let Ok(there) = self.find(to)
+            && let Node::Folder { .. } = self.nodes[there]
+        {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let ((from, old), (to, new)) = (self.parent(from)?, self.parent(to)?);
+        self.change(vec![(from, old, None), (to, new, Some(node))]);
+        Ok(())
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
@@ -328,6 +367,16 @@ impl FileSystem for SimulatedFiles {
         })
     }
 
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        let state = self.call()?;
+        Ok(FileIdentity(0, state.find(path)? as u64))
+    }
+
+    fn hold(&self, path: &Path) -> io::Result<HeldPath> {
+        let node = self.call()?.find(path)?;
+        Ok(HeldPath { path: format!("{HELD}{node}").into(), _open: None })
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let state = self.call()?;
         match &state.nodes[state.find(path)?] {
@@ -375,16 +424,7 @@ impl FileSystem for SimulatedFiles {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.call()?;
-        let node = state.find(from)?;
-        if let Ok(there) = state.find(to)
-            && let Node::Folder { .. } = state.nodes[there]
-        {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let ((from, old), (to, new)) = (state.parent(from)?, state.parent(to)?);
-        state.change(vec![(from, old, None), (to, new, Some(node))]);
-        Ok(())
+        self.call()?.rename(from, to)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

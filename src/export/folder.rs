@@ -10,6 +10,7 @@ use crate::{
     checkpoint::{self, Architecture, NanoGptRun, Weights},
     data::Dataset,
     disk::{Disk, DraftName},
+    output,
     run::card::CARD_FILE,
     tokenizer::{END_OF_TEXT, TOKENIZER_FILE, Tokenizer, huggingface},
 };
@@ -17,18 +18,12 @@ use crate::{
 /// Writes the weights in `folder` to the folder `out`. A new folder appears complete or not at all;
 /// in one that exists, each file is replaced atomically.
 pub fn to_folder(folder: &Path, out: &Path, overwrite: bool) -> Result<Exported, ExportError> {
-    let is_empty = || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none());
-    if checkpoint::has_state(out) {
-        return Err(ExportError::HoldsRun { path: out.to_owned() });
-    }
+    output::check_folder(out, folder, overwrite)?;
     if out.symlink_metadata().is_err() {
         let draft = DraftName::of(out)?;
         let exported = write(folder, draft.path())?;
         draft.publish(&Disk::real())?;
         return Ok(exported);
-    }
-    if !is_empty() {
-        super::check_free(out, overwrite)?;
     }
     write(folder, out)
 }

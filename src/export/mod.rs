@@ -32,6 +32,7 @@ use crate::{
         Tensors, Weights,
     },
     disk::{Disk, DiskError, DraftName},
+    output::{self, OutputError, Replace},
 };
 
 /// Why nothing was exported.
@@ -44,18 +45,9 @@ pub enum ExportError {
         #[from]
         source: CheckpointError,
     },
-    /// The output file already exists.
-    #[error("`{path}` exists; `--overwrite` replaces it")]
-    Exists {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// A folder whose checkpoint would no longer resume.
-    #[error("`{path}` contains a training run; export to another folder")]
-    HoldsRun {
-        /// Which folder.
-        path: PathBuf,
-    },
+    /// The path must not be written to.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The operating system refused.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
@@ -137,7 +129,7 @@ pub fn to_gguf(
     dtype: GgufType,
     overwrite: bool,
 ) -> Result<Exported, ExportError> {
-    check_free(out, overwrite)?;
+    check_file(folder, out, "gguf", overwrite)?;
     let folder = checkpoint::weights_dir(folder);
     let mut weights = Weights::open(&folder)?;
     let architecture = weights.architecture().clone();
@@ -169,12 +161,22 @@ pub fn to_gguf(
     Ok(Exported { n_tensors, bytes, has_other_gelu })
 }
 
-/// Refuses a path that exists, unless it may be replaced.
-fn check_free(out: &Path, overwrite: bool) -> Result<(), ExportError> {
-    if !overwrite && out.exists() {
-        return Err(ExportError::Exists { path: out.to_owned() });
+/// Refuses a path that must not be written to. Every file in the folder that is exported counts as
+/// an input, except earlier exports, which end in `extension`.
+fn check_file(
+    folder: &Path,
+    out: &Path,
+    extension: &str,
+    overwrite: bool,
+) -> Result<(), OutputError> {
+    let replace = if overwrite { Replace::Any } else { Replace::Nothing };
+    let mut inputs: Vec<_> = checkpoint::nanogpt_file(folder).into_iter().collect();
+    for folder in [folder.to_owned(), checkpoint::best_dir(folder)] {
+        let files = fs::read_dir(&folder).into_iter().flatten().flatten().map(|file| file.path());
+        inputs.extend(files.filter(|file| file.extension().is_none_or(|it| it != extension)));
     }
-    Ok(())
+    let inputs: Vec<_> = inputs.iter().map(PathBuf::as_path).collect();
+    output::check_file(out, &inputs, replace)
 }
 
 /// All tensors of the file. llama.cpp's GPT-2 always has biases; if the model has none, they are

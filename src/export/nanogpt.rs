@@ -29,7 +29,7 @@ const EPSILON: f64 = 1e-8;
 
 /// Writes the checkpoint or the weights in `folder` to `out`.
 pub fn to_nanogpt(folder: &Path, out: &Path, overwrite: bool) -> Result<Exported, ExportError> {
-    super::check_free(out, overwrite)?;
+    super::check_file(folder, out, "pt", overwrite)?;
     if has_state(folder) {
         let mut checkpoint = Checkpoint::open(folder)?;
         let document = match checkpoint.nanogpt() {

@@ -94,7 +94,7 @@ fn export(folder: &Path, dtype: GgufType) -> Parsed {
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "nothing else is left");
     assert_eq!(exported.bytes, bytes.len() as u64);
     let error = to_gguf(folder, &out, dtype, false).unwrap_err();
-    assert!(matches!(error, ExportError::Exists { .. }), "{error}");
+    assert!(matches!(error, ExportError::Output(OutputError::Exists { .. })), "{error}");
     to_gguf(folder, &out, dtype, true).unwrap();
     assert_eq!(fs::read(&out).unwrap(), bytes);
     parse(&bytes)

@@ -346,6 +346,16 @@ impl Ranks {
         let transports = Transport::connected(count).into_iter();
         transports.map(move |one| move || Self::of(Some(one), count, PATIENCE))
     }
+
+    /// Every agreement and every exchange so far.
+    pub(crate) fn recorded(&self) -> Vec<String> {
+        self.probe.recorded.borrow().clone()
+    }
+
+    /// Lets an agreement of this rank fail, after `count` that succeed.
+    pub(crate) fn fail_after(&self, count: usize) {
+        self.probe.agreements_left.set(Some(count));
+    }
 }
 
 /// The order of a rank's agreements and exchanges, and which agreement must fail.
@@ -358,16 +368,6 @@ struct Probe {
 
 #[cfg(test)]
 impl Ranks {
-    /// Every agreement and every exchange so far.
-    pub(crate) fn recorded(&self) -> Vec<String> {
-        self.probe.recorded.borrow().clone()
-    }
-
-    /// Lets an agreement of this rank fail, after `count` that succeed.
-    pub(crate) fn fail_after(&self, count: usize) {
-        self.probe.agreements_left.set(Some(count));
-    }
-
     /// Records an agreement that starts now; returns whether it must fail.
     pub(crate) fn fails_now(&self) -> bool {
         self.probe.recorded.borrow_mut().push("agree".to_owned());

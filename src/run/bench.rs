@@ -237,7 +237,7 @@ fn by_op(program: &Program, times: &[Duration]) -> Vec<OpTimes> {
         let kind = &mut sums[at];
         kind.count += 1;
         kind.ms += time.as_secs_f64() * 1e3;
-        kind.flops += op.flops(program);
+        kind.flops = kind.flops.saturating_add(op.flops(program));
         kind.bytes += op.moved_bytes(program).get();
     }
     sums.sort_by(|a, b| b.ms.total_cmp(&a.ms));

@@ -40,9 +40,10 @@ pub struct ModelCard<'a> {
     pub command: &'a str,
 }
 
-/// Writes the card of the run in `out_dir`, unless the user has edited it.
-pub fn write(out_dir: &Path, card: &ModelCard<'_>) -> Result<(), CheckpointError> {
-    let (disk, path) = (Disk::real(), out_dir.join(CARD_FILE));
+/// Writes the card of the run to `dir`, unless the user has edited it. Its title is the name of
+/// `out_dir`, which is the same folder.
+pub fn write(dir: &Path, out_dir: &Path, card: &ModelCard<'_>) -> Result<(), CheckpointError> {
+    let (disk, path) = (Disk::real(), dir.join(CARD_FILE));
     let is_ours = match disk.kind(&path)? {
         None => true,
         Some(FileKind::File { bytes }) if bytes <= MAX_BYTES => {
@@ -53,7 +54,7 @@ pub fn write(out_dir: &Path, card: &ModelCard<'_>) -> Result<(), CheckpointError
     if !is_ours {
         return Ok(());
     }
-    let draft = out_dir.join(format!(".{CARD_FILE}.part"));
+    let draft = dir.join(format!(".{CARD_FILE}.part"));
     disk.remove_file(&draft)?; // left by an interrupted write
     let mut file = disk.create(&draft)?;
     file.write_all_at(signed(&card.text(out_dir)).as_bytes(), 0)?;
@@ -177,7 +178,7 @@ mod tests {
             tokens: [1000, 100],
             command: "fitgpt train --max_iters=5",
         };
-        write(folder, &card).unwrap();
+        write(folder, folder, &card).unwrap();
         fs::read_to_string(folder.join(CARD_FILE)).unwrap()
     }
 

@@ -41,6 +41,30 @@ pub enum RunError {
         /// The next step of the last checkpoint, if there is one.
         saved: Option<u64>,
     },
+    /// The folder was moved, deleted or replaced; the state is saved next to it.
+    #[error(
+        "`{}` is no longer the folder of this run: it was moved, deleted or replaced; step {step} is saved in `{}`",
+        path.display(), saved_in.display()
+    )]
+    FolderLost {
+        /// The folder.
+        path: PathBuf,
+        /// The step that comes next.
+        step: u64,
+        /// The new folder.
+        saved_in: PathBuf,
+    },
+    /// The same, but the state could not be saved.
+    #[error(
+        "`{}` is no longer the folder of this run: it was moved, deleted or replaced; the state was not saved: {source}",
+        path.display()
+    )]
+    FolderLostUnsaved {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: Box<RunError>,
+    },
     /// The folder cannot be created.
     #[error("cannot make the folder `{}`: {source}", path.display())]
     Folder {
@@ -49,6 +73,17 @@ pub enum RunError {
         /// What the operating system reported.
         source: std::io::Error,
     },
+}
+
+impl RunError {
+    /// Whether the folder of the run was moved, deleted or replaced.
+    pub(super) fn is_folder_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Checkpoint(CheckpointError::FolderLost { .. })
+                | Self::Event(EventError::Folder(CheckpointError::FolderLost { .. }))
+        )
+    }
 }
 
 /// The part of a message about the last checkpoint.

@@ -73,8 +73,8 @@ pub fn estimate(program: &Program, tokens: u64, precision: Precision, rates: &Ra
         });
         let bound = &mut ops[at];
         bound.count += 1;
-        bound.flops += flops;
-        bound.bytes += bytes;
+        bound.flops = bound.flops.saturating_add(flops);
+        bound.bytes = bound.bytes.saturating_add(bytes);
         bound.flops_ms += flops_ms;
         bound.bytes_ms += bytes_ms;
         bound.ms += flops_ms.max(bytes_ms);

@@ -7,6 +7,7 @@
 use std::{
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::tensorboard::TensorBoard;
 use crate::{
     attempt::Attempt,
+    checkpoint::{CheckpointError, HeldFolder},
     disk::{self, Disk, DiskError, DiskFile, DiskWriter, FileKind},
 };
 
@@ -121,6 +123,9 @@ pub enum EventError {
         /// What the operating system reported.
         source: io::Error,
     },
+    /// The folder of the log was moved, deleted or replaced.
+    #[error(transparent)]
+    Folder(CheckpointError),
     /// The event has no JSON form.
     #[error("an event cannot be written to `{}`: {source}", path.display())]
     Json {
@@ -145,6 +150,8 @@ pub struct EventLog {
     file: DiskFile,
     line: Vec<u8>, // kept, so that a step allocates nothing
     board: Option<TensorBoard>,
+    /// The run's folder; nothing is written if it is no longer the run's.
+    held: Option<Rc<HeldFolder>>,
 }
 
 impl EventLog {
@@ -166,7 +173,11 @@ impl EventLog {
         disk.remove_file(path)?;
         let file = disk.create(path)?;
         disk.sync_dir(disk::parent_of(path))?;
-        Ok(Self { path: path.to_owned(), file, line: Vec::new(), board: None })
+        Ok(Self::of(path, file))
+    }
+
+    fn of(path: &Path, file: DiskFile) -> Self {
+        Self { path: path.to_owned(), file, line: Vec::new(), board: None, held: None }
     }
 
     /// [`Self::resume`] on `disk`.
@@ -177,7 +188,34 @@ impl EventLog {
     ) -> Result<(Self, LogCut), EventError> {
         let cut = cut_back(disk, path, next_step)?;
         let file = disk.append(path)?;
-        Ok((Self { path: path.to_owned(), file, line: Vec::new(), board: None }, cut))
+        Ok((Self::of(path, file), cut))
+    }
+
+    /// Checks before every line that `held` is still the run's folder.
+    #[must_use]
+    pub fn within(self, held: Rc<HeldFolder>) -> Self {
+        Self { held: Some(held), ..self }
+    }
+
+    /// Copies the lines to a new log at `path`, also if this one was moved or deleted, and continues
+    /// there.
+    pub fn copy_to(&self, path: &Path) -> Result<Self, EventError> {
+        self.copy_on(&Disk::real(), path)
+    }
+
+    /// [`Self::copy_to`] on `disk`.
+    pub(crate) fn copy_on(&self, disk: &Disk, path: &Path) -> Result<Self, EventError> {
+        let mut copy = Self::create_on(disk, path)?;
+        let mut chunk = vec![0; 64 << 10];
+        let mut position = 0;
+        loop {
+            let count = self.file.read_at(&mut chunk, position)?;
+            if count == 0 {
+                return Ok(copy);
+            }
+            copy.file.append_all(&chunk[..count])?;
+            position += count as u64;
+        }
     }
 
     /// Writes a file for TensorBoard too, in `out_dir`.
@@ -192,6 +230,9 @@ impl EventLog {
         serde_json::to_writer(&mut self.line, event)
             .map_err(|source| EventError::Json { path: self.path.clone(), source })?;
         self.line.push(b'\n');
+        if let Some(held) = &self.held {
+            held.check_path().map_err(EventError::Folder)?;
+        }
         self.file.append_all(&self.line)?;
         self.board.as_mut().map_or(Ok(()), |board| board.write(event))
     }

@@ -94,7 +94,7 @@ impl StepTraffic {
         let mut flops = 0;
         let done: Vec<_> = std::iter::once(0.0)
             .chain(program.ops().iter().map(|op| {
-                flops += op.flops(program);
+                flops = u64::saturating_add(flops, op.flops(program));
                 flops as f64 / all_flops
             }))
             .collect();

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     path::{Path, PathBuf},
+    rc::Rc,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -25,9 +26,12 @@ use super::{
     trainer::{Estimate, Evaluated, RunPosition, Trainer},
 };
 use crate::{
-    checkpoint::{self, Architecture, CheckpointError, Contents, Label, NanoGptRun, Retention},
+    checkpoint::{
+        self, Architecture, CheckpointError, Contents, HeldFolder, LOG_FILE, Label, NanoGptRun,
+        Retention,
+    },
     data::{Fingerprint, Split},
-    tokenizer::Tokenizer,
+    tokenizer::{Tokenizer, huggingface},
     words::{errors::Translate as _, train as words},
 };
 
@@ -96,6 +100,21 @@ pub fn new_run_id() -> String {
     format!("{:016x}", hasher.finish())
 }
 
+/// Writes the files of a run's tokenizer to its folder: those in the folder `from`, or else those of
+/// the tokenizer in `architecture`.
+pub fn write_tokenizer(
+    from: Option<&Path>,
+    architecture: &Architecture,
+    folder: &Path,
+) -> Result<(), CheckpointError> {
+    if let Some(from) = from {
+        return checkpoint::carry_tokenizer(from, folder);
+    }
+    let Some(tokenizer) = &architecture.tokenizer else { return Ok(()) };
+    let model = &architecture.model;
+    checkpoint::write_tokenizer(&huggingface::files(tokenizer, model.vocab, model.block), folder)
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
@@ -160,6 +179,10 @@ pub struct Run<'a> {
     pub trainer: Trainer,
     /// `out_dir`.
     pub folder: PathBuf,
+    /// The same, as it was when the run began: its path may come to refer to another folder.
+    pub held: Rc<HeldFolder>,
+    /// The folder whose tokenizer files were copied to the run's folder, if any.
+    pub tokenizer_folder: Option<PathBuf>,
     /// The contents of `config.json`.
     pub architecture: Architecture,
     /// The log.
@@ -183,7 +206,12 @@ impl Run<'_> {
     pub fn train(&mut self) -> Result<(RunEnd, LossHistory), RunError> {
         let config = self.trainer.config().clone();
         let mut history = LossHistory::default();
-        let ended = self.steps(&config, &mut history);
+        let mut ended = self.steps(&config, &mut history);
+        if let Err(error) = &ended
+            && error.is_folder_lost()
+        {
+            ended = Err(self.saved_elsewhere());
+        }
         self.progress.end();
         let reason = match &ended {
             Ok(RunEnd::Done) => "done",
@@ -245,8 +273,8 @@ impl Run<'_> {
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
                 // A checkpoint from which not even one step succeeds is useless.
-                if self.saved == Some(step) {
-                    self.saved = checkpoint::roll_back(&self.folder)?.or(self.saved);
+                if self.saved == Some(step) && self.held.check().is_ok() {
+                    self.saved = checkpoint::roll_back(self.held.dir())?.or(self.saved);
                 }
                 return Err(RunError::Diverged {
                     step,
@@ -293,14 +321,15 @@ impl Run<'_> {
             self.trainer.position.best_val_loss = Some(val.mean);
             self.trainer.position.best_step = Some(step);
             if !config.always_save_checkpoint() && step > 0 {
-                let folder = checkpoint::best_dir(&self.folder);
+                let folder = checkpoint::best_dir(self.held.dir());
                 let tensors = &self.trainer.tensors().clone();
                 let fingerprint = self.trainer.fingerprint_of_steps();
                 let label = Label { run_id: &self.run_id, step, keep: Retention::ONE, fingerprint };
-                let contents = Contents { architecture: &self.architecture, tensors, label };
+                let (architecture, held) = (&self.architecture, Some(&*self.held));
+                let contents = Contents { architecture, tensors, label, held };
                 checkpoint::save_weights(&folder, contents, &mut self.trainer)
                     .map_err(|error| self.of_save(error))?;
-                checkpoint::carry_tokenizer(&self.folder, &folder)?;
+                checkpoint::carry_tokenizer(self.held.dir(), &folder)?;
             }
         }
         Ok(Some(evaluated))
@@ -324,14 +353,41 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// A state that is not finite means that the run has diverged.
+    /// A state that is not finite means that the run has diverged. Other errors may come from a
+    /// folder that was moved during the save.
     fn of_save(&self, error: CheckpointError) -> RunError {
         match error {
             CheckpointError::NotFinite { tensor } => {
                 RunError::NotFinite { tensor, saved: self.saved }
             }
-            other => other.into(),
+            other => self.held.check().err().unwrap_or_else(|| self.held.named(other)).into(),
         }
+    }
+
+    /// Saves the state next to the folder, which is no longer the run's: nothing may be written
+    /// there.
+    fn saved_elsewhere(&mut self) -> RunError {
+        let path = self.folder.clone();
+        if self.trainer.config().eval_only() {
+            return CheckpointError::FolderLost { path }.into();
+        }
+        let step = self.trainer.position.step;
+        match self.move_next_to_its_folder().and_then(|()| self.save()) {
+            Ok(()) => RunError::FolderLost { path, step, saved_in: self.folder.clone() },
+            Err(error) => RunError::FolderLostUnsaved { path, source: Box::new(error) },
+        }
+    }
+
+    /// Begins again in a new folder next to the old one, with a copy of the log and the tokenizer.
+    fn move_next_to_its_folder(&mut self) -> Result<(), RunError> {
+        let folder = checkpoint::new_folder_next_to(&self.folder, &self.run_id)?;
+        checkpoint::begin(&folder, &self.run_id)?;
+        self.held = Rc::new(HeldFolder::of(&folder, &self.run_id)?);
+        let events = self.events.copy_to(&folder.join(LOG_FILE))?;
+        self.events = events.within(Rc::clone(&self.held));
+        write_tokenizer(self.tokenizer_folder.as_deref(), &self.architecture, &folder)?;
+        (self.folder, self.saved) = (folder, None);
+        Ok(())
     }
 
     /// Saves the state as the folder's checkpoint, unless it is already saved.
@@ -351,8 +407,9 @@ impl Run<'_> {
         let tensors = &self.trainer.tensors().clone();
         let fingerprint = self.trainer.fingerprint_of_steps();
         let label = Label { run_id: &self.run_id, step, keep, fingerprint };
-        let contents = Contents { architecture: &self.architecture, tensors, label };
-        let id = checkpoint::save(&self.folder, contents, &document, &mut self.trainer)
+        let (architecture, held) = (&self.architecture, Some(&*self.held));
+        let contents = Contents { architecture, tensors, label, held };
+        let id = checkpoint::save(self.held.dir(), contents, &document, &mut self.trainer)
             .map_err(|error| self.of_save(error))?;
         self.saved = Some(step);
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
@@ -365,6 +422,7 @@ impl Run<'_> {
     }
 
     fn write_card(&self) -> Result<(), CheckpointError> {
+        self.held.check_path()?;
         let trainer = &self.trainer;
         let card = ModelCard {
             config: trainer.config(),
@@ -374,6 +432,6 @@ impl Run<'_> {
             tokens: [Split::Train, Split::Val].map(|split| trainer.tokens_of(split)),
             command: &card::command_line(),
         };
-        card::write(&self.folder, &card)
+        card::write(self.held.dir(), &self.folder, &card)
     }
 }

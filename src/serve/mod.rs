@@ -4,7 +4,8 @@
 //! answers have deadlines, and there are at most [`MAX_REQUESTS`]. What the page asks for is computed
 //! by a [`Service`].
 //!
-//! Invariant: no request names a file. Runs have ids, and the page's files are in the program.
+//! Invariant: no request names a file. Runs have ids, the page's files are in the program, and what a
+//! config in a request may name is listed in `cli/serve/powers.rs`.
 
 mod http;
 mod guard;

@@ -211,6 +211,26 @@ messages! {
         ja: "`--init_from=resume --out_dir={folder}` でその学習を続けます。別の `--out_dir` なら両方が残り、`--overwrite` なら置き換えます",
         de: "`--init_from=resume --out_dir={folder}` setzt diesen Lauf fort, ein anderes `--out_dir` behält beide, und `--overwrite` ersetzt ihn",
     }
+    /// The folder has no manifest of ours; `names` are in backticks.
+    foreign_files(folder, names) {
+        en: "`{folder}` has {names}, not written by fitgpt, which a run would replace",
+        zh: "`{folder}` 中有并非 fitgpt 所写的 {names}，训练会将其替换",
+        ja: "`{folder}` には fitgpt が書いたものではない {names} があり、学習で置き換えられてしまいます",
+        de: "`{folder}` enthält {names}, nicht von fitgpt geschrieben; ein Lauf würde das ersetzen",
+    }
+    another_out_dir() {
+        en: "use another `--out_dir`, or move these files away",
+        zh: "请换一个 `--out_dir`，或把这些文件移走",
+        ja: "別の `--out_dir` を使うか、これらのファイルを移動してください",
+        de: "ein anderes `--out_dir` wählen oder diese Dateien wegräumen",
+    }
+    /// `--overwrite` of a run that ended before its first save.
+    put_back(folder) {
+        en: "the new run ended before its first save; the earlier run in `{folder}` is as it was",
+        zh: "新的训练在首次保存之前就结束了；`{folder}` 中原来的训练保持原样",
+        ja: "新しい学習は最初の保存の前に終わりました。`{folder}` の以前の学習は元のままです",
+        de: "der neue Lauf endete vor seinem ersten Speichern; der frühere Lauf in `{folder}` ist, wie er war",
+    }
     /// The folder has the log of one run and the checkpoint of another.
     log_of_another_run(log, in_log, folder, saved) {
         en: "`{log}` is the log of run {in_log}, the checkpoint in `{folder}` is from run {saved}",

@@ -177,7 +177,7 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     let tensors = &trainer.tensors().clone();
     let step = trainer.position.step;
     let label = Label { run_id: "bits", step, keep: Retention::ONE, fingerprint: 0 };
-    let contents = Contents { architecture: &architecture, tensors, label };
+    let contents = Contents { architecture: &architecture, tensors, label, held: None };
     let document = Document::new(&trainer.position, &config, None);
     checkpoint::save(folder, contents, &document, trainer).unwrap();
 }

@@ -11,7 +11,9 @@ from torch.utils.checkpoint import checkpoint
 DEFAULTS = dict(
     n_layer=12, n_head=12, n_embd=768, block_size=1024, batch_size=12, vocab_size=50304,
     bias=False, dropout=0.0, dtype="bfloat16", grad_checkpoint=False,
-    gradient_accumulation_steps=2, eval_batch_size=0, eval_block_size=0,
+    gradient_accumulation_steps=2, eval_batch_size=0, eval_block_size=0, compile=False,
+    eval_only=False,
+    loss_alone=False,  # whether a training forward returns `(None, loss)`
 )  # fmt: skip
 
 
@@ -95,7 +97,7 @@ class Gpt(nn.Module):
         x = self.transformer.ln_f(x)
         logits = self.lm_head(x)
         loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
-        return logits, loss
+        return None if self.config.loss_alone and self.training else logits, loss
 
 
 def train(config, device, m):
@@ -106,6 +108,7 @@ def train(config, device, m):
     plain = [p for p in model.parameters() if p.dim() < 2]
     groups = [dict(params=decayed, weight_decay=0.1), dict(params=plain, weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=True)
+    run = torch.compile(model) if c.compile else model
     half = c.dtype != "float32"
     ctx = torch.autocast(device, dtype=getattr(torch, c.dtype)) if half else nullcontext()
 
@@ -122,25 +125,28 @@ def train(config, device, m):
         for _ in range(3):
             X, Y = get_batch(c.eval_batch_size, c.eval_block_size)
             with ctx:
-                logits, loss = model(X, Y)
+                logits, loss = run(X, Y)
             loss.item()
         model.train()
 
     X, Y = get_batch()
     with m.phase("eval_first_peak"):
         estimate_loss()
-    for step in range(3):
+    for step in range(0 if c.eval_only else 3):
         with m.phase("step_peak") if step == 2 else nullcontext():
             for _ in range(c.gradient_accumulation_steps):
                 with ctx:
-                    logits, loss = model(X, Y)
+                    logits, loss = run(X, Y)
                     loss = loss / c.gradient_accumulation_steps
+                with m.phase("after_forward") if step == 2 else nullcontext():
+                    pass
                 X, Y = get_batch()
                 loss.backward()
         with m.phase("update_peak"):
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-    with m.phase("eval_later_peak"):
-        estimate_loss()
+    if not c.eval_only:
+        with m.phase("eval_later_peak"):
+            estimate_loss()
     return sum(p.numel() for p in model.parameters())

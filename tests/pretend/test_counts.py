@@ -16,14 +16,19 @@ from pretend.real import RealCount
 
 def peaks(run):
     """The peak of a run on real tensors, and on fake ones with the same random numbers."""
-    torch.manual_seed(0)
-    with RealCount() as real:
-        run("cpu")
-        gc.collect()
-    torch.manual_seed(0)
-    with pretend_with_new_sums("cpu") as m:
-        run("cpu")
-        gc.collect()
+    gc.collect()
+    gc.disable()  # cycles must be freed at the same moment in both
+    try:
+        torch.manual_seed(0)
+        with RealCount() as real:
+            run("cpu")
+            gc.collect()
+        torch.manual_seed(0)
+        with pretend_with_new_sums("cpu") as m:
+            run("cpu")
+            gc.collect()
+    finally:
+        gc.enable()
     assert m.bytes == real.now, f"{m.bytes} bytes are left, with real tensors {real.now}"
     return m.peak_bytes, real.most
 

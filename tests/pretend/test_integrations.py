@@ -165,6 +165,31 @@ class Transformers(unittest.TestCase):
         )
 
 
+    def test_a_checked_trainer_trains_as_an_unchecked_one(self):
+        config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=50, n_positions=16)
+        rows = [dict(input_ids=[index] * 8, labels=[index] * 8) for index in range(40)]
+
+        def trained(is_checked):
+            transformers.set_seed(5)
+            with tempfile.TemporaryDirectory() as folder:
+                arguments = transformers.TrainingArguments(
+                    output_dir=folder, per_device_train_batch_size=4, max_steps=3, report_to=[],
+                    use_cpu=True, save_strategy="no", disable_tqdm=True, learning_rate=0.1,
+                )  # fmt: skip
+                trainer = transformers.Trainer(
+                    model=transformers.GPT2LMHeadModel(config), args=arguments, train_dataset=rows
+                )
+                transformers.set_seed(6)
+                if is_checked:
+                    ft.transformers.check(trainer)
+                trainer.train()
+            return trainer.model.state_dict()
+
+        plain, checked = trained(False), trained(True)
+        for name, tensor in plain.items():
+            self.assertTrue(torch.equal(tensor, checked[name]), name)
+
+
 class Advise(unittest.TestCase):
     def build(self, batch_size, checkpoint):
         model = nn.Sequential(*(nn.Linear(8192, 8192) for _ in range(4))).cuda()

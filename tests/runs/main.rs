@@ -8,6 +8,7 @@ mod demo;
 mod devices;
 mod families;
 mod fitting;
+mod folders;
 mod languages;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -408,6 +408,32 @@ fn the_largest_sizes_are_planned_in_seconds() {
 }
 
 #[test]
+fn products_of_large_sizes_are_planned_or_refused_in_seconds() {
+    let place = TestFolder::new();
+    // Nine million chunks; more FLOPs, and more sequences, than 64 bits can count.
+    let chunks = "n_layer=2 n_head=64 batch_size=65536 vocab_size=1000000 loss_chunk_rows=7 \
+                  dtype=float32 compile=False";
+    let flops = "n_layer=1024 batch_size=720720 eval_batch_size=720720";
+    let wide = "n_layer=1024 n_embd=1048576 n_head=65536 vocab_size=16777216";
+    let sequences = "batch_size=720720 gradient_accumulation_steps=89429 lanes=720";
+    for keys in [chunks, flops, wide, sequences] {
+        let keys: Vec<_> = keys.split_whitespace().map(|key| format!("--{key}")).collect();
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        for (command, engine) in
+            [("plan", "torch"), ("plan", "fitgpt"), ("fit", "torch"), ("fit", "fitgpt")]
+        {
+            let started = Instant::now();
+            let args = [command, "--engine", engine, "--gpu=RTX 4090"];
+            let ran = place.run(&[&args[..], &keys].concat());
+            let is_answer = matches!(ran.code, Some(0..=2));
+            assert!(is_answer, "{command} {engine} {keys:?}: {:?} {}", ran.code, ran.stderr);
+            let elapsed = started.elapsed();
+            assert!(elapsed < Duration::from_secs(20), "{command} {engine} {keys:?}: {elapsed:?}");
+        }
+    }
+}
+
+#[test]
 fn a_config_that_imports_its_keys_is_refused_by_name() {
     let place = TestFolder::new();
     fs::write(place.path("base.py"), "n_layer = 48\n").unwrap();

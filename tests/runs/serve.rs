@@ -621,6 +621,76 @@ fn the_page_starts_a_run_and_stops_it_with_a_save() {
     assert!(failed.json()["error"]["message"].as_str().unwrap().contains("missing"));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_of_the_page_reads_no_file_that_a_request_names() {
+    let place = TestFolder::new();
+    fs::write(place.path("secret.txt"), "0 1 2 3").unwrap();
+    fs::create_dir_all(place.path("shown")).unwrap();
+    let server = Server::start(&place, &["shown", "--allow-train"]);
+    let token = format!("Authorization: Bearer {}\r\n", server.token());
+    let headers = format!("Content-Type: application/json\r\n{token}");
+    let post = |path: &str, body: &Value| {
+        server.ask(&format!("POST {path}"), &headers, body.to_string().as_bytes())
+    };
+    let tiny: serde_json::Map<_, _> = TINY
+        .iter()
+        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    let secret = format!("FILE:{}", place.path("secret.txt").display());
+    let data = place.path("data/tiny").display().to_string();
+    let cases = [
+        ("start", secret.as_str(), "start"),
+        ("start", "FILE:secret.txt", "start"),
+        ("dataset", &data, "dataset"),
+        ("dataset", "../data/tiny", "dataset"),
+        ("dataset", "data/tiny", "dataset"),
+        ("init_from", &data, "init-from"),
+        ("init_from", "data", "init-from"),
+        ("init_from", "../x", "init-from"),
+    ];
+    for (index, (key, value, kind)) in cases.into_iter().enumerate() {
+        // As an override, and in the text of a config.
+        let mut keys = tiny.clone();
+        keys.insert("sample_interval".to_owned(), json!("1"));
+        let text = format!("{key} = '{value}'\n");
+        let mut without = keys.clone();
+        without.remove(key);
+        keys.insert(key.to_owned(), json!(value));
+        for plan in [json!({ "keys": keys }), json!({ "keys": without, "config": text })] {
+            let name = format!("run-{index}");
+            let refused = post("/api/train", &json!({ "plan": plan, "name": name })).json();
+            assert_eq!(refused["error"]["kind"], kind, "{key} = {value}: {refused}");
+            assert!(!place.path("shown").join(&name).exists(), "{key} = {value}");
+        }
+    }
+    // The folder of a run is the name in the request, whatever the config says.
+    let mut keys = tiny.clone();
+    keys.insert("out_dir".to_owned(), json!(place.path("elsewhere").display().to_string()));
+    keys.insert("max_iters".to_owned(), json!("1"));
+    let started = post("/api/train", &json!({ "plan": { "keys": keys }, "name": "run" }));
+    assert_eq!(started.status, 200, "{}", started.json());
+    wait_until("it has saved", || place.path("shown/run/model.safetensors").exists());
+    assert!(!place.path("elsewhere").exists());
+}
+
+#[test]
+fn no_request_to_plan_takes_the_machine() {
+    let place = TestFolder::new();
+    let server = Server::start(&place, &[]);
+    let keys = json!({ "n_layer": "2", "n_head": "64", "batch_size": "65536",
+        "vocab_size": "1000000", "loss_chunk_rows": "7", "dtype": "float32", "compile": "False" });
+    for path in ["/api/fit", "/api/plan"] {
+        let started = std::time::Instant::now();
+        let asked = json!({ "keys": keys, "engine": "torch", "gpu": "RTX 4090" });
+        let answer = server.post(path, &asked);
+        assert!(matches!(answer.status, 200 | 422), "{path}: {}", answer.status);
+        let elapsed = started.elapsed();
+        assert!(elapsed < std::time::Duration::from_secs(10), "{path}: {elapsed:?}");
+    }
+}
+
 #[test]
 fn hostile_logs_are_shown_as_text_and_take_little_memory() {
     let place = TestFolder::new();

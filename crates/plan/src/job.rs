@@ -322,7 +322,7 @@ fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Tar
 /// All divisors of `n`, ascending.
 pub fn divisors(n: u64) -> Vec<u64> {
     let mut small: Vec<_> = (1..=n.isqrt()).filter(|d| n.is_multiple_of(*d)).collect();
-    let large: Vec<_> = small.iter().rev().map(|d| n / d).filter(|d| d * d != n).collect();
+    let large: Vec<_> = small.iter().rev().map(|d| n / d).filter(|d| n / d != *d).collect();
     small.extend(large);
     small
 }

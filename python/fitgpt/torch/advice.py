@@ -77,7 +77,7 @@ def advise(build, card, *, batch_size, accumulation=1, checkpoint=(False, True),
                 for _ in range(steps):
                     step()
                 del step
-            counted[key] = Option(settings, m.peak_bytes, found.verdict(m.peak_bytes))
+            counted[key] = Option(settings, m.peak_bytes, m.verdict(card))
         return counted[key]
 
     for precision in autocast if autocast and takes("autocast") else (None,):

@@ -42,6 +42,7 @@ class Attribution:
         self.updating = 0
         self.backward_depth = 0
         self.last = ""
+        self.origin = None
         self._numbers, self._modules = [], []
 
     @contextlib.contextmanager
@@ -84,6 +85,15 @@ class Attribution:
             return self.last, "backward"
         return "", "outside"
 
+    @contextlib.contextmanager
+    def naming(self, origin):
+        """Attributes an allocation of compiled code to its module and op."""
+        self.origin = origin
+        try:
+            yield
+        finally:
+            self.origin = None
+
     def watch(self, op, args):
         if op in _LOSSES and args[0].dim() >= 2:
             self.vocab_sizes.add(args[0].shape[1] if args[0].dim() > 2 else args[0].shape[-1])
@@ -120,7 +130,7 @@ class Attribution:
         record = self.live.record_of(tensor)
         if record is not None and record.kind in (None, kind):
             record.kind = kind
-            record.name = name or record.name
+            record.name = name.removeprefix("_orig_mod.") if name else record.name
 
     def _enter(self, module, _):
         if not self.stack and not self.backward_depth:

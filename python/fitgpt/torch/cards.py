@@ -18,13 +18,14 @@ class Card:
 
     name: str
     usable_bytes: int
-    overhead_low_bytes: int
-    overhead_high_bytes: int
+    context_low_bytes: int
+    context_high_bytes: int
 
-    def verdict(self, needed_bytes):
-        if needed_bytes + self.overhead_high_bytes <= self.usable_bytes:
+    def verdict(self, fits_in):
+        """`fits_in` returns whether a run fits in so many bytes, without CUDA's context."""
+        if fits_in(self.usable_bytes - self.context_high_bytes):
             return "fits"
-        return "tight" if needed_bytes + self.overhead_low_bytes <= self.usable_bytes else "no"
+        return "tight" if fits_in(self.usable_bytes - self.context_low_bytes) else "no"
 
 
 @functools.lru_cache
@@ -37,8 +38,5 @@ def find(name):
         message = plan.get("error", {}).get("message")
         raise ValueError(message or answer.stderr.strip() or f"no card is called {name!r}")
     device, overhead = plan["device"], plan["overhead"]
-    low, high = (
-        sum(overhead[part][end] for part in ("context_bytes", "workspace_bytes"))
-        for end in (0, 1)
-    )
+    low, high = overhead["context_bytes"]
     return Card(device["name"], device["usable_bytes"], low, high)

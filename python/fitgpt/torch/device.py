@@ -17,12 +17,16 @@ from unittest import mock
 import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 
 
 def is_cuda(value):
+    """Whether a tensor is on the pretended card; `torch.compile` traces functional tensors."""
+    if isinstance(value, FunctionalTensor):
+        value = torch._from_functional_tensor(value.elem)
     return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
 
 
@@ -54,8 +58,34 @@ def installed(capability, memory):
     """Makes fake CUDA tensors work; `memory` provides the figures of `torch.cuda`."""
     with contextlib.ExitStack() as stack:
         for target, name, value in [*_tensor_patches(), *_cuda_patches(capability, memory)]:
+            _installed.append((target, name, vars(target).get(name, _ABSENT)))
             stack.enter_context(mock.patch.object(target, name, value, create=True))
+        stack.callback(_installed.clear)
         yield
+
+
+# What `installed` has replaced, in order.
+_installed = []
+_ABSENT = object()
+
+
+@contextlib.contextmanager
+def suspended():
+    """Undoes `installed` for a moment, for code that keeps what it finds in `torch.cuda`."""
+    ours = [(target, name, vars(target).get(name, _ABSENT)) for target, name, _ in _installed]
+    _set(reversed(_installed))
+    try:
+        yield
+    finally:
+        _set(ours)
+
+
+def _set(attributes):
+    for target, name, value in attributes:
+        if value is not _ABSENT:
+            setattr(target, name, value)
+        elif name in vars(target):
+            delattr(target, name)
 
 
 @contextlib.contextmanager
@@ -351,7 +381,7 @@ def _cuda_patches(capability, memory):
         "is_bf16_supported": lambda *_, **__: capability >= (8, 0),
         "can_device_access_peer": lambda *_: False,
         "synchronize": nothing,
-        "empty_cache": nothing,
+        "empty_cache": lambda *_: memory.empty_cache(),
         "ipc_collect": nothing,
         "manual_seed": nothing,
         "manual_seed_all": nothing,
@@ -362,16 +392,19 @@ def _cuda_patches(capability, memory):
         "set_rng_state": nothing,
         "set_rng_state_all": nothing,
         "memory_allocated": lambda *_: memory.allocated(),
-        "memory_reserved": lambda *_: memory.allocated(),
+        "memory_reserved": lambda *_: memory.reserved(),
         "max_memory_allocated": lambda *_: memory.peak(),
-        "max_memory_reserved": lambda *_: memory.peak(),
+        "max_memory_reserved": lambda *_: memory.peak_reserved(),
         "reset_peak_memory_stats": lambda *_: memory.reset_peak(),
+        "reset_max_memory_cached": lambda *_: memory.reset_peak(),
         "reset_max_memory_allocated": lambda *_: memory.reset_peak(),
         "memory_stats": lambda *_: {
             "allocated_bytes.all.current": memory.allocated(),
             "allocated_bytes.all.peak": memory.peak(),
+            "reserved_bytes.all.current": memory.reserved(),
+            "reserved_bytes.all.peak": memory.peak_reserved(),
         },
-        "mem_get_info": lambda *_: (memory.total() - memory.allocated(), memory.total()),
+        "mem_get_info": lambda *_: (memory.total() - memory.reserved(), memory.total()),
         "Stream": _Nothing,
         "Event": _Nothing,
         "current_stream": _Nothing,
@@ -402,6 +435,8 @@ def _cuda_patches(capability, memory):
             "memory_allocated": lambda *_: memory.allocated(),
             "max_memory_allocated": lambda *_: memory.peak(),
             "reset_peak_memory_stats": lambda *_: memory.reset_peak(),
-            "empty_cache": nothing,
+            "memory_reserved": lambda *_: memory.reserved(),
+            "max_memory_reserved": lambda *_: memory.peak_reserved(),
+            "empty_cache": lambda *_: memory.empty_cache(),
         }.items():
             yield torch.accelerator, name, answer

@@ -109,6 +109,8 @@ def fallbacks():
                 value = values.known(leaf)
                 if value is None:
                     value = torch.zeros(leaf.shape, dtype=leaf.dtype)
+                else:
+                    value = value.clone()  # `values.follow` writes to the known value
                 owners[value.untyped_storage()._cdata] = leaf
                 return value
             return torch.device("cpu") if isinstance(leaf, torch.device) else leaf

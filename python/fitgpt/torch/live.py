@@ -60,6 +60,7 @@ class Live:
         self.time = 0
         self.records = []
         self.curve = []
+        self.events = []  # for the simulated allocator
         self.whole = Phase("all")
         self.active = [self.whole]
         self._alive = {}
@@ -80,6 +81,7 @@ class Live:
         record = Record(size, op, module, stage, tensor, self.time)
         self._alive[key] = (record, weakref.ref(storage, lambda _, key=key: self._free(key)))
         self.records.append(record)
+        self.events.append(("allocate", record))
         self.bytes += size
         return record
 
@@ -103,6 +105,11 @@ class Live:
         record, _ = self._alive.pop(tensor.untyped_storage()._cdata)
         record.died = self.time
         self.bytes -= record.bytes
+        last, new = self.events[-1][:2] if self.events else (None, None)
+        if last == "allocate" and new.bytes == record.bytes:
+            self.events[-1] = ("take over", record, new)
+        else:
+            self.events.append(("free", record))
 
     def reach(self, op):
         """Ends an op and records the live bytes."""
@@ -121,6 +128,10 @@ class Live:
         record = Record(size, old.op, old.module, old.stage, like, self.time)
         record.kind, record.name = old.kind, old.name
         self.records.append(record)
+        if size:
+            self.events.append(("allocate", record))
+        if old.bytes:
+            self.events.append(("free", old))
         self._alive[key] = (record, reference)
         self.bytes += size - old.bytes
 
@@ -128,4 +139,6 @@ class Live:
         record, _ = self._alive.pop(key)
         self.time += 1
         record.died = self.time
+        if record.bytes:
+            self.events.append(("free", record))
         self.bytes -= record.bytes

@@ -1,9 +1,11 @@
 """The result of `pretend`: phases, peaks, and what was alive at each peak."""
 
 import contextlib
+import dataclasses
 from types import SimpleNamespace
 
 from . import cards
+from .allocator import Allocator, OutOfMemory, Settings
 from .attribution import grouped
 from .live import Phase
 
@@ -33,11 +35,19 @@ class Measured:
         self.device = counter.kind
         self.phases = {}
         self.notes = Notes()
+        self._simulated = {}
+        self.allocator_settings = Settings.of_environment(self.notes)
+        self._card_now = Allocator(self.allocator_settings)
+        event = lambda kind: lambda: self._live.events.append((kind, None))  # noqa: E731
+        # What `torch.cuda` answers inside.
         self.card = SimpleNamespace(
             total=lambda: 12 << 30,
-            allocated=lambda: self._live.bytes,
-            peak=lambda: self._live.whole.peak_bytes,
-            reset_peak=lambda: None,
+            allocated=lambda: self._now().allocated,
+            reserved=lambda: self._now().reserved,
+            peak=lambda: self._now().peak_allocated,
+            peak_reserved=lambda: self._now().peak_reserved,
+            reset_peak=event("reset peak"),
+            empty_cache=event("empty cache"),
         )
 
     @contextlib.contextmanager
@@ -68,6 +78,37 @@ class Measured:
     @property
     def peak(self):
         return self._live.whole
+
+    @property
+    def peak_allocated_bytes(self):
+        """The most bytes that the allocator hands out: `torch.cuda.max_memory_allocated()`."""
+        return self.allocator().peak_allocated
+
+    @property
+    def peak_reserved_bytes(self):
+        """The most bytes that the allocator takes from the card: `torch.cuda.max_memory_reserved()`."""
+        return self.allocator().peak_reserved
+
+    def allocator(self, limit=None, **settings):
+        """The simulated allocator after the run, with the environment's settings or these.
+
+        `m.allocator(expandable_segments=True).peak_reserved`. With `limit`, a card that can reserve
+        no more; raises `OutOfMemory` if that is too little.
+        """
+        chosen = dataclasses.replace(self.allocator_settings, **settings)
+        key = (chosen, limit, len(self._live.events))
+        if key not in self._simulated:
+            if self.device == "cuda":
+                peaks = [event for event in self._live.events if event[0] != "reset peak"]
+                self._simulated[key] = Allocator(chosen, limit).follow(peaks)
+            else:  # the host's allocator keeps nothing
+                self._simulated[key] = SimpleNamespace(
+                    peak_allocated=self.peak_bytes, peak_reserved=self.peak_bytes, fragmented_bytes=0
+                )
+        return self._simulated[key]
+
+    def _now(self):
+        return self._card_now.follow(self._live.events)
 
     def alive(self, phase=None):
         """Groups of tensors that were alive at a peak, largest first."""
@@ -115,11 +156,24 @@ class Measured:
         return points
 
     def verdict(self, card):
-        """`"fits"`, `"tight"` or `"no"`, by the rules of `fitgpt plan`."""
-        return cards.find(card).verdict(self.peak_bytes)
+        """`"fits"`, `"tight"` or `"no"`: what the allocator reserves and CUDA's context, on `card`.
+
+        A card that runs short makes the allocator return its cache; that is simulated.
+        """
+        found = cards.find(card)
+        return found.verdict(lambda limit: self._fits_in(limit))
+
+    def _fits_in(self, limit):
+        if self.peak_bytes > limit:
+            return False
+        try:
+            self.allocator(limit)
+        except OutOfMemory:
+            return False
+        return True
 
     def fits(self, card):
-        """Whether the peak fits on `card` with the high estimate for context and libraries."""
+        """Whether everything fits on `card` with the high estimate for CUDA's context."""
         return self.verdict(card) == "fits"
 
     def report(self, card=None):

@@ -14,26 +14,38 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import device as fake_cuda
 from . import files, kernels, unknown, values
+from .allocator import cublas_workspace_bytes
 from .attribution import Attribution
 from .autocast import Autocast
+from .compiled import Compiled
 from .live import Live
 from .measured import Measured
+from .originals import Originals
 from .rules import Rules
 
 aten = torch.ops.aten
+_LIFTS = {aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default}
+# Ops that call cuBLAS.
+_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "_addmm_activation"}
 _active = None
 
 
 @contextlib.contextmanager
-def pretend(device="cuda", *, capability=(8, 9)):
+def pretend(device="cuda", *, capability=(8, 9), compile="count"):
     """Makes all tensors inside fake: no memory, no card, any size.
+
+    A real tensor takes part as a fake copy. When this ends, also by an error, every tensor, module,
+    optimizer and random state from outside is as it was before.
 
     `device` is the device whose tensors are counted and whose rules apply, `"cuda"` or `"cpu"`.
     `capability` is the CUDA compute capability of the pretended card; it decides which attention
-    kernels there are. Yields a `Measured`.
+    kernels there are. `compile` says how code of `torch.compile` is counted: `"count"` compiles it for
+    the card and counts what it allocates, which takes seconds to a minute; `"eager"` counts it as eager
+    code, an upper bound. Yields a `Measured`.
     """
     global _active
     kind = torch.device(device).type
@@ -41,7 +53,7 @@ def pretend(device="cuda", *, capability=(8, 9)):
         raise ValueError(f"`pretend` supports the devices cuda and cpu, not {device!r}")
     if _active is not None:
         raise RuntimeError("`pretend` is already active")
-    mode = Counter(kind, capability)
+    mode = Counter(kind, capability, compile)
     _active = mode
     try:
         with mode.installed():
@@ -75,7 +87,7 @@ class _FakeMode(FakeTensorMode):
 class Counter(TorchDispatchMode):
     """Intercepts every op below autograd and autocast, and counts the tensors it makes."""
 
-    def __init__(self, kind, capability):
+    def __init__(self, kind, capability, compile="count"):
         super().__init__()
         self.kind = kind
         self.capability = tuple(capability)
@@ -87,6 +99,10 @@ class Counter(TorchDispatchMode):
         self.notes = self.measured.notes
         self.rules = Rules(capability)
         self.autocast = Autocast()
+        self.originals = Originals(self.fake_mode, self.notes)
+        self.compiled = Compiled(self, compile)
+        self.is_running = False
+        self._multiplying = set()
 
     @contextlib.contextmanager
     def installed(self):
@@ -102,13 +118,17 @@ class Counter(TorchDispatchMode):
             stack.enter_context(self._reading_back())
             stack.enter_context(_one_thread())
             stack.enter_context(files.fake(self, lambda: active() is not None))
+            stack.enter_context(self.originals.installed())
             stack.enter_context(self.attribution.installed())
             stack.callback(torch.nn.modules.module.register_module_forward_pre_hook(self._look).remove)
             stack.enter_context(self.fake_mode)
             stack.enter_context(self)
+            stack.enter_context(self.compiled.installed())
+            self.is_running = True
             try:
                 yield
             finally:
+                self.is_running = False
                 self.autocast.forget()
                 self.attribution.sort_out()
 
@@ -147,10 +167,6 @@ class Counter(TorchDispatchMode):
             self.live.refresh(storage)
             return storage
 
-        def compile(model=None, **_):
-            self.notes.add("torch.compile", "compiled code is counted as eager code")
-            return model if model is not None else lambda model: model
-
         def save(*_, **__):
             self.notes.add("torch.save", "nothing was written")
 
@@ -166,12 +182,8 @@ class Counter(TorchDispatchMode):
             return minimize(optimizer, closure)
 
         patches = [
-            (FakeTensor, "numpy", lambda tensor, **_: unknown.array(tensor, self.notes)),
             (FakeTensor, "__array__", lambda tensor, *_, **__: unknown.array(tensor, self.notes)),
-            (FakeTensor, "tolist", lambda tensor: unknown.array(tensor, self.notes).tolist()),
             (torch.UntypedStorage, "resize_", resize_),
-            (torch, "compile", compile),
-            (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
             (torch, "save", save),
             (torch.optim.LBFGS, "step", step),
             (torch._VF, "_pad_packed_sequence", unknown.padded),
@@ -185,9 +197,9 @@ class Counter(TorchDispatchMode):
             yield
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        args, kwargs = self._without_originals(op, args, kwargs)
         if op is torch.ops.prim.device.default:
             return fake_cuda.META if fake_cuda.is_cuda(args[0]) else args[0].fake_device
-        kwargs = dict(kwargs or {})
         if self.kind == "cuda":
             if kwargs.get("device") is not None:
                 kwargs["device"] = fake_cuda.on_card(kwargs["device"])
@@ -207,6 +219,23 @@ class Counter(TorchDispatchMode):
         unknown.assume(op, args, result, self.notes)
         return result
 
+    def _without_originals(self, op, args, kwargs):
+        """The arguments of an op with stand-ins for real tensors."""
+        kwargs = dict(kwargs or {})
+        if op in _LIFTS:  # its argument is the new tensor itself
+            return args, kwargs
+        is_changed = False
+        leaves, shape = tree_flatten((args, kwargs))
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor):
+                if not isinstance(leaf, FakeTensor):
+                    leaves[index] = self.originals.stand_in(leaf)
+                    is_changed = True
+            elif isinstance(leaf, torch.Generator):
+                self.originals.keep_state(leaf)
+        # Unless it must, this holds no reference to an argument: `sums.py` counts them.
+        return tree_unflatten(leaves, shape) if is_changed else (args, kwargs)
+
     def _run(self, op, args, kwargs):
         if op is aten._pack_padded_sequence.default:
             return unknown.packed(*args, self.notes)
@@ -223,18 +252,32 @@ class Counter(TorchDispatchMode):
         self.live.reach("load")
 
     def _count(self, op, args, kwargs, result):
-        name = op._schema.name.rpartition("::")[2]
+        called = name = op._schema.name.rpartition("::")[2]
         module, stage = self.attribution.here()
+        if self.attribution.origin is not None:
+            module, name = self.attribution.origin
         is_sum = stage == "backward" and self.attribution.sums.is_in_place(op, args, kwargs)
         for tensor in kernels.tensors((result, args) if op._schema.is_mutable else result):
             if tensor.layout != torch.strided:
                 self.notes.add("sparse tensors", "not counted, nor is what is computed from them")
             elif tensor.device.type == self.kind:
+                if op is aten._pack_padded_sequence.default:  # its batch sizes are real
+                    tensor = self.originals.stand_in(tensor)
                 self.live.see(tensor, name, module, stage)
         if is_sum:
             self.live.reuse(args[0])
+        if called in _PRODUCTS and self.kind == "cuda":
+            self._multiply()
         self.attribution.watch(op, args)
         self.live.reach(name)
+
+
+    def _multiply(self):
+        """Allocates cuBLAS's workspace: one for the program's thread, one for the autograd engine's."""
+        thread = "backward" if self.attribution.backward_depth else "forward"
+        if thread not in self._multiplying:
+            self._multiplying.add(thread)
+            self.live.events.append(("workspace", cublas_workspace_bytes(self.capability)))
 
 
 def _one_thread():

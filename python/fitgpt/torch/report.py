@@ -46,9 +46,23 @@ def text(measured, card=None, groups=12):
         rest = sum(g.bytes for g in alive[groups:])
         lines.append(f"  {size(rest):>11}  {len(alive) - groups} more groups")
     lines += [f"note: {note}" for note in measured.notes]
+    if measured.device == "cuda":
+        lines += _fragmentation(measured, size)
     if card is not None:
         lines += ["", verdict(measured, card)]
     return "\n".join(lines)
+
+
+def _fragmentation(measured, size):
+    """One line if another setting of the allocator would reserve at least 1 % less."""
+    reserved = measured.peak_reserved_bytes
+    expandable = measured.allocator(expandable_segments=True).peak_reserved
+    if expandable > 0.99 * reserved:
+        return []
+    return [
+        f"fragmentation: {size(reserved)} reserved; with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+        f"{size(expandable)}"
+    ]
 
 
 def _line(group):
@@ -60,11 +74,12 @@ def _line(group):
 def verdict(measured, card):
     """One sentence: fits, tight or does not fit."""
     found = cards.find(card)
-    answer = found.verdict(measured.peak_bytes)
-    words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[answer]
-    size = in_one_unit(measured.peak_bytes)
-    low, high = size(found.overhead_low_bytes), size(found.overhead_high_bytes)
+    words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[measured.verdict(card)]
+    reserved = measured.peak_reserved_bytes
+    size = in_one_unit(reserved)
+    low, high = size(found.context_low_bytes), size(found.context_high_bytes)
     return (
-        f"{words}: {size(measured.peak_bytes)} of tensors, plus {low} to {high} for the CUDA context "
-        f"and libraries, on {found.name} with {size(found.usable_bytes)}"
+        f"{words}: {size(measured.peak_bytes)} of tensors, {size(reserved)} reserved by PyTorch's "
+        f"allocator, plus {low} to {high} for the CUDA context, on {found.name} with "
+        f"{size(found.usable_bytes)}"
     )

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import nn
 
+from .originals import random_state_kept
 from .pretend import pretend
 
 
@@ -18,13 +19,11 @@ def check(trainer, card=None, *, capability=(8, 9), steps=2):
     """Counts a training step, an evaluation and a save of `trainer` on a CUDA card.
 
     Returns what `pretend` yields, with the phases `train`, `evaluate` and `save`; print
-    `check(trainer).report("RTX 4070")`. With `card`, the report is printed at once.
+    `check(trainer).report("RTX 4070")`. With `card`, the report is printed at once. Training after
+    it is the same as without it: it draws no random numbers and changes no weight.
     """
-    batch = next(iter(trainer.get_train_dataloader()))
-    evaluation = None
-    if trainer.eval_dataset is not None:
-        loader = trainer.get_eval_dataloader()
-        evaluation = next(iter(loader)), len(loader)
+    with random_state_kept():
+        batch, evaluation = _first_batches(trainer)
     with pretend("cuda", capability=capability) as m:
         model = fake_copy(trainer.model)
         _train(trainer, model, batch, m, steps)
@@ -37,6 +36,15 @@ def check(trainer, card=None, *, capability=(8, 9), steps=2):
     if card is not None:
         print(m.report(card))
     return m
+
+
+def _first_batches(trainer):
+    """The first training batch, and the first evaluation batch with the number of batches."""
+    batch = next(iter(trainer.get_train_dataloader()))
+    if trainer.eval_dataset is None:
+        return batch, None
+    loader = trainer.get_eval_dataloader()
+    return batch, (next(iter(loader)), len(loader))
 
 
 def fake_copy(module):

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, path::Path};
 use super::{
     super::{
         best_dir,
-        commit::{recover_on, recover_one, roll_back_on},
+        commit::{recover_one, roll_back_on},
+        folder::recover_on,
         load::weights_dir,
         save::save_weights,
     },

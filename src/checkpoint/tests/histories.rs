@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{super::commit::recover_on, *};
+use super::{super::folder::recover_on, *};
 use crate::{
     disk::simulated::{Crash, Faults, SimulatedFiles, SplitMix, histories},
     run::events::{Event, EventLog, run_id_on, steps_on},

@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod foreign;
 mod histories;
+mod owner;
 mod round_trip;
 
 use std::{collections::BTreeMap, path::Path};
@@ -149,7 +150,7 @@ fn contents<'a>(
         keep: Retention::ONE,
         fingerprint: crate::ranks::hash(&version.to_ne_bytes()),
     };
-    Contents { architecture, tensors, label }
+    Contents { architecture, tensors, label, held: None }
 }
 
 /// Saves version `version` of the model, with the version as its document.

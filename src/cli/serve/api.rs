@@ -2,9 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant},
@@ -30,6 +32,8 @@ use crate::{
 
 /// Enough for a config and some keys.
 const MAX_JSON_BYTES: u64 = 1 << 20;
+/// How long an answer may take to compute.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// The most pages that watch runs at a time; each holds a connection.
 const MAX_WATCHERS: usize = 16;
 /// How often runs are read for a page that watches them.
@@ -43,8 +47,8 @@ pub(super) struct PageApi {
     /// Name and value, if requests need a token.
     cookie: Option<(String, String)>,
     trainings: Option<Arc<Trainings>>,
-    permits: WorkPermits,
-    uploads: WorkPermits,
+    permits: Arc<WorkPermits>,
+    uploads: Arc<WorkPermits>,
     watchers: Arc<AtomicUsize>,
     /// By the code of the language.
     pages: Mutex<BTreeMap<&'static str, FirstPage>>,
@@ -126,20 +130,12 @@ impl PageApi {
             }
             (Method::Get, path) if path.starts_with("/api/runs/") => self.run(request),
             (Method::Post, "/api/plan") => {
-                let asked = request.json(MAX_JSON_BYTES)?;
-                let _permit = self.permits.take()?;
-                planner::plan(&asked)
+                self.compute(request.json(MAX_JSON_BYTES)?, planner::plan)
             }
             (Method::Post, "/api/alive") => {
-                let asked = request.json(MAX_JSON_BYTES)?;
-                let _permit = self.permits.take()?;
-                planner::alive(&asked)
+                self.compute(request.json(MAX_JSON_BYTES)?, planner::alive)
             }
-            (Method::Post, "/api/fit") => {
-                let asked = request.json(MAX_JSON_BYTES)?;
-                let _permit = self.permits.take()?;
-                planner::fit(&asked)
-            }
+            (Method::Post, "/api/fit") => self.compute(request.json(MAX_JSON_BYTES)?, planner::fit),
             (Method::Post, "/api/doctor") => {
                 let is_large = request.body_bytes() > MAX_JSON_BYTES;
                 let upload = if is_large { Some(self.uploads.take()?) } else { None };
@@ -156,6 +152,28 @@ impl PageApi {
                 Trainings::stop(&asked, &self.runs)
             }
             _ => Err(refuse(404, "there is no such address").into()),
+        }
+    }
+
+    /// Computes an answer, in the order of requests and within [`DEADLINE`]. Work that takes longer
+    /// keeps its permit until it ends, so there is never more of it than there are cores.
+    fn compute(&self, asked: Value, answer: fn(&Value, &[PathBuf]) -> ApiResult) -> ApiResult {
+        let permit = self.permits.take()?;
+        let (runs, lang) = (Arc::clone(&self.runs), words::lang());
+        let (send, receive) = mpsc::channel();
+        let work = move || {
+            let answer = words::with_lang(lang, || answer(&asked, runs.roots()));
+            drop(permit);
+            let _ = send.send(answer); // nobody waits for it after the deadline
+        };
+        let started = thread::Builder::new().name("planner".to_owned()).spawn(work);
+        started.map_err(|_| refuse(503, "the server is busy"))?;
+        match receive.recv_timeout(DEADLINE) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Failure::new("limit", words::serve::too_slow(DEADLINE.as_secs())).into())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(refuse(500, "the planner failed").into()),
         }
     }
 
@@ -242,7 +260,7 @@ impl PageApi {
         let planned = self
             .permits
             .take_at_once()
-            .and_then(|_permit| planner::plan(&planner::first()).ok().zip(vocab));
+            .and_then(|_permit| planner::plan(&planner::first(), &[]).ok().zip(vocab));
         let Some((plan, vocab)) = planned else { return html(&start) };
         start["plan"] = plan;
         let html = html(&start);

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     io::{self, BufRead as _, BufReader, Read},
     path::Path,
+    sync::Arc,
 };
 
 use fitgpt_doctor::{Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain};
@@ -62,9 +63,9 @@ struct UserFacts {
 /// compressed kilobytes may expand to 100 MiB. If the body is large, the caller has acquired it.
 pub(super) fn diagnose(
     body: &mut dyn Read,
-    upload: Option<WorkPermit<'_>>,
-    uploads: &WorkPermits,
-    permits: &WorkPermits,
+    upload: Option<WorkPermit>,
+    uploads: &Arc<WorkPermits>,
+    permits: &Arc<WorkPermits>,
 ) -> Result<Value, ApiError> {
     let mut body = BufReader::with_capacity(64 << 10, body);
     let mut head = Vec::new();

@@ -1,6 +1,7 @@
 //! `fitgpt serve`: plans, diagnoses and runs in a browser.
 
 mod work;
+mod powers;
 mod api;
 mod planner;
 mod diagnosis;

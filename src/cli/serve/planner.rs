@@ -1,10 +1,16 @@
 //! The planner on the page: what `plan --json` and `fit --json` print, plus the columns of the
 //! picture and the texts that the page shows.
 
-use std::{borrow::Cow, collections::BTreeMap, panic::resume_unwind, path::Path, thread};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    panic::resume_unwind,
+    path::{Path, PathBuf},
+    thread,
+};
 
 use fitgpt_plan::{
-    config::{Config, ConfigValue, InitFrom, Precision, Written},
+    config::{Config, ConfigValue, Precision, Written},
     fit,
     job::divisors,
     memory::{Target, lifetimes},
@@ -23,6 +29,7 @@ use super::{
         plan_target::{DeviceFlags, EngineChoice, PlanTarget},
     },
     api::ApiError,
+    powers,
 };
 use crate::{
     data::{Dataset, GPT2_VOCAB_SIZE},
@@ -30,7 +37,7 @@ use crate::{
         chart::{Panel, columns},
         scale::figure_next_to,
     },
-    run::{pretrained, setup::RunSetup},
+    run::setup::RunSetup,
     serve::refuse,
     words::{
         self, fit as fit_words, grouped, names, plan as plan_words, ranks as ranks_words,
@@ -66,7 +73,7 @@ pub(super) fn first() -> Value {
 
 /// The vocabulary of [`first`], if its dataset can be read.
 pub(super) fn first_vocab() -> Option<u32> {
-    Resolved::of(&first()).ok().map(|resolved| resolved.vocab)
+    Resolved::of(&first(), &[]).ok().map(|resolved| resolved.vocab)
 }
 
 /// The page's whole state.
@@ -129,8 +136,8 @@ impl PlannerState {
         self.source().map(|(file, _)| file.to_owned()).into_iter().collect()
     }
 
-    /// The keys of the file, then the overrides.
-    fn written(&self) -> Result<Written, ApiError> {
+    /// The keys of the file, then the overrides. `roots` are the folders that are served.
+    fn written(&self, roots: &[PathBuf]) -> Result<Written, ApiError> {
         let mut written = Written::new();
         if let Some((file, text)) = self.source() {
             written.read_python(file, text, &args::facts())?;
@@ -138,12 +145,7 @@ impl PlannerState {
         for (key, value) in &self.keys {
             written.set(key, value)?;
         }
-        if let Some(ConfigValue::Str(name)) = written.get("init_from")
-            && let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name)
-            && !pretrained::is_name(&name)
-        {
-            return Err(Failure::new("init-from", messages::no_paths(name)).into());
-        }
+        powers::check(&written, roots)?;
         Ok(origin::describe(written, None)?)
     }
 
@@ -180,9 +182,9 @@ struct Resolved {
 }
 
 impl Resolved {
-    fn of(asked: &Value) -> Result<Self, ApiError> {
+    fn of(asked: &Value, roots: &[PathBuf]) -> Result<Self, ApiError> {
         let state = PlannerState::of(asked)?;
-        let written = state.written()?;
+        let written = state.written(roots)?;
         let config = written.resolve()?;
         within_limits(&config, state.ranks).map_err(|message| Failure::new("limit", message))?;
         let vocab = vocab(&config)?;
@@ -210,30 +212,33 @@ fn within_limits(config: &Config, ranks: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// The vocabulary: the config's, else that of a dataset in this folder, else GPT-2's. Paths are not
+/// The vocabulary: the config's, else that of a dataset in `data/`, else GPT-2's. Paths are not
 /// looked up: the page must not reveal which files exist.
 fn vocab(config: &Config) -> Result<u32, Failure> {
-    let dataset = config.dataset();
-    let is_name = pretrained::is_name(dataset) && !dataset.contains('/');
-    match config.vocab_size() {
-        0 if is_name => Ok(Dataset::vocab_size_of(dataset, Path::new("."))?),
-        0 => Ok(GPT2_VOCAB_SIZE),
-        vocab => Ok(vocab),
+    match (config.vocab_size(), powers::dataset(config)) {
+        (0, Some(dataset)) => Ok(Dataset::vocab_size_of(&dataset, Path::new("."))?),
+        (0, None) => Ok(GPT2_VOCAB_SIZE),
+        (vocab, _) => Ok(vocab),
     }
 }
 
-/// The whole config as a file: its text with the overrides in it.
-pub(super) fn config_text(asked: &Value) -> Result<String, ApiError> {
-    let Resolved { state, written, .. } = Resolved::of(asked)?;
+/// The whole config as a file: its text with the overrides in it. And the arguments of `train` that
+/// override it.
+pub(super) fn run_config(
+    asked: &Value,
+    roots: &[PathBuf],
+) -> Result<(String, Vec<String>), ApiError> {
+    let Resolved { state, written, config, .. } = Resolved::of(asked, roots)?;
     if state.ranks().is_some() {
         return Err(Failure::new("ranks", messages::one_process()).into());
     }
-    Ok(fit::write(state.source(), &written, &[])?)
+    let arguments = powers::of_run(&config)?;
+    Ok((fit::write(state.source(), &written, &[])?, arguments))
 }
 
 /// The plans of both engines with their pictures.
-pub(super) fn plan(asked: &Value) -> Result<Value, ApiError> {
-    let resolved = Resolved::of(asked)?;
+pub(super) fn plan(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
+    let resolved = Resolved::of(asked, roots)?;
     let Resolved { state, written, config, .. } = &resolved;
     let document = |engine| match one_engine(&resolved, engine) {
         Ok(document) => document,
@@ -357,8 +362,8 @@ fn by_column(timeline: &PhaseTimeline, drawn: &[usize], class: TensorClass) -> V
 }
 
 /// The largest tensors that are alive at one op. Those of all layers are one.
-pub(super) fn alive(asked: &Value) -> Result<Value, ApiError> {
-    let resolved = Resolved::of(asked)?;
+pub(super) fn alive(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
+    let resolved = Resolved::of(asked, roots)?;
     let Resolved { state, config, vocab, .. } = &resolved;
     let engine = state.engine();
     let (target, config) = state.target(engine, config, *vocab)?;
@@ -413,8 +418,8 @@ fn without_layer(name: &str) -> Cow<'_, str> {
 }
 
 /// The options to make it fit: what `fit --json` prints, plus texts.
-pub(super) fn fit(asked: &Value) -> Result<Value, ApiError> {
-    let resolved = Resolved::of(asked)?;
+pub(super) fn fit(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
+    let resolved = Resolved::of(asked, roots)?;
     let Resolved { state, written, config, vocab } = &resolved;
     let engine = state.engine();
     let (target, config) = state.target(engine, config, *vocab)?;

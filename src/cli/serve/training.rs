@@ -7,7 +7,10 @@ use std::{
     env, fs,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -35,6 +38,17 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Trainings {
     children: Mutex<Vec<Child>>,
+    /// How many are being started.
+    starting: AtomicUsize,
+}
+
+/// A run that is being started.
+struct StartingRun<'a>(&'a AtomicUsize);
+
+impl Drop for StartingRun<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,13 +69,22 @@ impl Trainings {
         children.len()
     }
 
+    /// One of the places for runs, from before the start until the run is counted.
+    fn place(&self) -> Result<StartingRun<'_>, Failure> {
+        let running = self.count();
+        let starting = self.starting.fetch_add(1, Ordering::SeqCst);
+        let place = StartingRun(&self.starting);
+        if running + starting >= MAX_RUNNING {
+            return Err(Failure::new("limit", messages::too_many_runs(MAX_RUNNING)));
+        }
+        Ok(place)
+    }
+
     /// Starts a run, and waits until its log exists.
     pub(super) fn start(&self, asked: &Value, runs: &Runs) -> Result<Value, ApiError> {
         let asked = StartRequest::deserialize(asked)
             .map_err(|_| refuse(400, "this is not a run to start"))?;
-        if self.count() >= MAX_RUNNING {
-            return Err(Failure::new("limit", messages::too_many_runs(MAX_RUNNING)).into());
-        }
+        let _place = self.place()?;
         let root = runs.roots().first().ok_or(refuse(409, "there is no folder for runs"))?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let is_name = (1..=64).contains(&asked.name.len())
@@ -70,7 +93,7 @@ impl Trainings {
         if !is_name {
             return Err(Failure::new("name", messages::no_such_name(&asked.name)).into());
         }
-        let config = planner::config_text(&asked.plan)?;
+        let (config, arguments) = planner::run_config(&asked.plan, runs.roots())?;
         let folder = root.join(&asked.name);
         let failed = |action, path: &Path, error: std::io::Error| {
             Failure::new("file", io::failed(action, path, error))
@@ -86,6 +109,7 @@ impl Trainings {
         let mut child = Command::new(&program)
             .arg("train")
             .arg(&file)
+            .args(arguments)
             .arg(format!("--out_dir={}", folder.display()))
             .stdin(Stdio::null())
             .stdout(log)

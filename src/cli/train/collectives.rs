@@ -138,7 +138,9 @@ fn all_ranks_end_together_wherever_one_fails() {
             let ends: BTreeSet<_> = records.iter().map(|record| record.end.as_str()).collect();
             assert!(ends == ["No"].into() || ends == ["failed"].into(), "{place}");
             let agreements: BTreeSet<_> = records.iter().map(RankRecord::agreements).collect();
-            assert_eq!(agreements, [after + 1].into(), "{place}");
+            // One agreement is inside of another, which then fails too.
+            let is_last = agreements == [after + 1].into() || agreements == [after + 2].into();
+            assert!(is_last, "{place}");
         }
     }
 }

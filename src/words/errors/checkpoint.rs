@@ -67,6 +67,12 @@ messages! {
         ja: "`{tensor}` に有限でない値があります: チェックポイントは保存されませんでした",
         de: "`{tensor}` ist nicht endlich: der Checkpoint wurde nicht gespeichert",
     }
+    folder_lost(path) {
+        en: "`{path}` is no longer the folder of this run: it was moved, deleted or replaced",
+        zh: "`{path}` 已不再是本次训练的文件夹：它被移动、删除或替换了",
+        ja: "`{path}` はもうこの実行のフォルダではありません: 移動、削除、または置き換えられました",
+        de: "`{path}` ist nicht mehr der Ordner dieses Laufs: er wurde verschoben, gelöscht oder ersetzt",
+    }
     foreign(path) {
         en: "`{path}` was not written by fitgpt and is not replaced",
         zh: "`{path}` 不是 fitgpt 写的，不会被替换",
@@ -184,6 +190,7 @@ impl Translate for CheckpointError {
             Self::NoChecksum { path } => no_checksum(path.display()),
             Self::Changed { path } => changed(path.display()),
             Self::NotFinite { tensor } => not_finite(tensor),
+            Self::FolderLost { path } => folder_lost(path.display()),
             Self::Foreign { path } => foreign(path.display()),
             Self::MissingTensor { path, tensor, expected } => {
                 missing_tensor(path.display(), tensor, format!("{expected:?}"))

@@ -4,18 +4,6 @@ use super::{Translate, io};
 use crate::export::{ExportError, TokenizerGap};
 
 messages! {
-    exists(path) {
-        en: "`{path}` exists; `--overwrite` replaces it",
-        zh: "`{path}` 已存在；用 `--overwrite` 覆盖",
-        ja: "`{path}` は既に存在します。`--overwrite` で上書きできます",
-        de: "`{path}` gibt es schon; `--overwrite` ersetzt es",
-    }
-    holds_run(path) {
-        en: "`{path}` contains a training run; export to another folder",
-        zh: "`{path}` 是训练的输出文件夹；请导出到另一个文件夹",
-        ja: "`{path}` は学習の出力フォルダです。別のフォルダに書き出してください",
-        de: "`{path}` enthält einen Lauf; in einen anderen Ordner exportieren",
-    }
     no_tokenizer(folder, kind) {
         en: "GGUF cannot express the tokenizer of `{folder}`: {kind}",
         zh: "GGUF 无法表示 `{folder}` 的分词器：{kind}",
@@ -55,8 +43,7 @@ impl Translate for ExportError {
     fn translate(&self) -> String {
         match self {
             Self::Checkpoint { source } => source.translate(),
-            Self::Exists { path } => exists(path.display()),
-            Self::HoldsRun { path } => holds_run(path.display()),
+            Self::Output(source) => source.translate(),
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::NoTokenizer { folder, kind } => {
                 let kind = match kind {

@@ -7,6 +7,7 @@ pub(crate) mod family;
 pub(crate) mod io;
 pub(crate) mod checkpoint;
 pub(crate) mod data;
+pub(crate) mod output;
 pub(crate) mod export;
 pub(crate) mod hub;
 pub(crate) mod patch;
@@ -26,7 +27,7 @@ pub(crate) trait Translate {
 
 /// Every message about an error.
 #[cfg(test)]
-pub(super) const FILES: [&[super::Texts]; 12] = [
+pub(super) const FILES: [&[super::Texts]; 13] = [
     checkpoint::ALL,
     config::ALL,
     data::ALL,
@@ -34,6 +35,7 @@ pub(super) const FILES: [&[super::Texts]; 12] = [
     family::ALL,
     hub::ALL,
     io::ALL,
+    output::ALL,
     patch::ALL,
     prepare::ALL,
     python::ALL,

@@ -18,6 +18,25 @@ messages! {
         ja: "イベントを `{path}` に書き込めません: {source}",
         de: "ein Ereignis lässt sich nicht in `{path}` schreiben: {source}",
     }
+    folder_lost(path, step, saved_in) {
+        en: "`{path}` is no longer the folder of this run: it was moved, deleted or replaced; step {step} is saved in `{saved_in}`",
+        zh: "`{path}` 已不再是本次训练的文件夹：它被移动、删除或替换了；第 {step} 步已保存到 `{saved_in}`",
+        ja: "`{path}` はもうこの実行のフォルダではありません: 移動、削除、または置き換えられました。ステップ {step} は `{saved_in}` に保存されています",
+        de: "`{path}` ist nicht mehr der Ordner dieses Laufs: er wurde verschoben, gelöscht oder ersetzt; Schritt {step} ist in `{saved_in}` gespeichert",
+    }
+    folder_lost_unsaved(path, source) {
+        en: "`{path}` is no longer the folder of this run: it was moved, deleted or replaced; the state was not saved: {source}",
+        zh: "`{path}` 已不再是本次训练的文件夹：它被移动、删除或替换了；状态未能保存：{source}",
+        ja: "`{path}` はもうこの実行のフォルダではありません: 移動、削除、または置き換えられました。状態は保存されていません: {source}",
+        de: "`{path}` ist nicht mehr der Ordner dieses Laufs: er wurde verschoben, gelöscht oder ersetzt; der Zustand wurde nicht gespeichert: {source}",
+    }
+    /// How to continue a run whose folder was moved.
+    resume_there(saved_in) {
+        en: "`fitgpt train --init_from=resume --out_dir={saved_in}` continues the run",
+        zh: "`fitgpt train --init_from=resume --out_dir={saved_in}` 继续该训练",
+        ja: "`fitgpt train --init_from=resume --out_dir={saved_in}` で学習を続けます",
+        de: "`fitgpt train --init_from=resume --out_dir={saved_in}` setzt den Lauf fort",
+    }
     no_such_device(device) {
         en: "this build runs on the CPU only, but the config asks for `device = '{device}'`",
         zh: "此版本只能在 CPU 上运行，而配置要求 `device = '{device}'`",
@@ -185,6 +204,7 @@ impl Translate for EventError {
     fn translate(&self) -> String {
         match self {
             Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::Folder(error) => error.translate(),
             Self::Json { path, source } => event(path.display(), source),
         }
     }
@@ -265,6 +285,12 @@ impl Translate for RunError {
             Self::NotFinite { tensor, saved: Some(saved) } => state_not_finite(tensor, saved),
             Self::NotFinite { tensor, saved: None } => state_not_finite_unsaved(tensor),
             Self::Folder { path, source } => io::folder(path.display(), source),
+            Self::FolderLost { path, step, saved_in } => {
+                folder_lost(path.display(), step, saved_in.display())
+            }
+            Self::FolderLostUnsaved { path, source } => {
+                folder_lost_unsaved(path.display(), source.translate())
+            }
         }
     }
 }

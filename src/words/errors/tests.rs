@@ -24,6 +24,7 @@ use crate::{
     export::{ExportError, TokenizerGap},
     formats::parquet::ParquetError,
     hub::HubError,
+    output::OutputError,
     patch::{File, PatchError, SyntaxFault},
     prepare::{DiskNeed, HeldOut, JsonKind, PrepareError},
     pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault},
@@ -360,6 +361,13 @@ fn runs_and_devices() {
     same(&BackendError::Refused(ArenaRefused::Taken { asked: need, left: need }));
     same(&RunError::Diverged { step: 3, loss: f64::NAN, grad_norm: f64::NAN, saved: Some(2) });
     same(&RunError::Diverged { step: 3, loss: f64::INFINITY, grad_norm: 1e30, saved: None });
+    let lost = || CheckpointError::FolderLost { path: path.clone() };
+    same(&lost());
+    same(&EventError::Folder(lost()));
+    let saved_in = PathBuf::from("out-1");
+    same(&RunError::FolderLost { path: path.clone(), step: 7, saved_in });
+    let source = Box::new(RunError::from(lost()));
+    same(&RunError::FolderLostUnsaved { path: path.clone(), source });
     same(&RunError::Folder { path, source: refused() });
 }
 
@@ -390,10 +398,18 @@ fn preparing() {
         same(&ExportError::NoTokenizer { folder: folder.clone(), kind });
     }
     same(&ExportError::RopeScaling);
-    same(&ExportError::HoldsRun { path: folder.clone() });
     same(&ExportError::Family { family: fitgpt_plan::family::Family::Llama });
     same(&ExportError::Optimizer { name: "muon" });
-    same(&ExportError::Exists { path: folder });
+    for error in [
+        OutputError::Input { path: folder.clone() },
+        OutputError::NotAFile { path: folder.clone() },
+        OutputError::NotAFolder { path: folder.clone() },
+        OutputError::OfRun { path: folder.clone() },
+        OutputError::Foreign { path: folder.clone() },
+        OutputError::Exists { path: folder.clone() },
+    ] {
+        same(&error);
+    }
     same(&PrepareError::NoInput);
     same(&PrepareError::StdinTwice);
     same(&PrepareError::NoTexts { folder: path.clone() });

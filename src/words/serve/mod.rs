@@ -57,6 +57,25 @@ messages! {
         ja: "ページはパスを読みません。`init_from = '{name}'` は `fitgpt plan` を使ってください",
         de: "die Seite liest keine Pfade: `init_from = '{name}'` braucht `fitgpt plan`",
     }
+    no_dataset_paths(name) {
+        en: "the page trains on datasets in `data/`: `dataset = '{name}'` needs `fitgpt train`",
+        zh: "页面只用 `data/` 中的数据集训练：`dataset = '{name}'` 请使用 `fitgpt train`",
+        ja: "ページは `data/` のデータセットで学習します。`dataset = '{name}'` は `fitgpt train` を使ってください",
+        de: "die Seite trainiert mit Datensätzen in `data/`: `dataset = '{name}'` braucht `fitgpt train`",
+    }
+    no_prompt_files(start) {
+        en: "the page does not read files: `start = '{start}'` needs `fitgpt train`",
+        zh: "页面不读取文件：`start = '{start}'` 请使用 `fitgpt train`",
+        ja: "ページはファイルを読みません。`start = '{start}'` は `fitgpt train` を使ってください",
+        de: "die Seite liest keine Dateien: `start = '{start}'` braucht `fitgpt train`",
+    }
+    /// An answer was not ready in time.
+    too_slow(seconds) {
+        en: "this takes longer than {seconds} s; use `fitgpt plan` or `fitgpt fit`",
+        zh: "此计算超过 {seconds} 秒；请使用 `fitgpt plan` 或 `fitgpt fit`",
+        ja: "これには {seconds} 秒以上かかります。`fitgpt plan` か `fitgpt fit` を使ってください",
+        de: "das dauert länger als {seconds} s; `fitgpt plan` oder `fitgpt fit` verwenden",
+    }
     too_many_layers(layers, most) {
         en: "the page plans up to {most} layers, not {layers}; `fitgpt plan` plans more",
         zh: "页面最多规划 {most} 层，而不是 {layers} 层；更多请用 `fitgpt plan`",

@@ -1,7 +1,8 @@
 //! The cost of an op: floating-point operations (a multiply-add counts as two), and bytes moved
 //! between memory and the chip.
 //!
-//! Causal attention counts only the unmasked half.
+//! Causal attention counts only the unmasked half. Products of the largest allowed sizes exceed 64
+//! bits: they are computed in 128 bits, and the result is the largest number instead.
 
 use super::{Access, Op, Program};
 use crate::units::{Bytes, DType, TensorId};
@@ -9,12 +10,13 @@ use crate::units::{Bytes, DType, TensorId};
 impl Op {
     /// Floating-point operations of its matrix products; others are few in comparison.
     pub fn flops(&self, program: &Program) -> u64 {
-        let rows = |id: TensorId| program.get(id).rows();
-        let columns = |id: TensorId| program.get(id).columns();
-        let count = |id: TensorId| program.get(id).count();
+        let rows = |id: TensorId| u128::from(program.get(id).rows());
+        let columns = |id: TensorId| u128::from(program.get(id).columns());
+        let count = |id: TensorId| u128::from(program.get(id).count());
         // (B, T, C) with T scores per token, half of them masked: two products of 2·T·C / 2.
-        let attention = |out: TensorId| count(out) * program.get(out).shape[1] * 2;
-        match *self {
+        let second = |id: TensorId| u128::from(program.get(id).shape[1]);
+        let attention = |out: TensorId| count(out) * second(out) * 2;
+        saturated(match *self {
             Self::Linear { x, weight, .. }
             | Self::LinearGelu { x, weight, .. }
             | Self::LinearSwiGlu { x, weight, .. }
@@ -29,16 +31,16 @@ impl Op {
             Self::Attention { out, .. } => attention(out),
             // The scores once more, then the gradients of scores, values, queries and keys.
             Self::AttentionBackward { out, .. } => attention(out) * 5 / 2,
-            Self::CachedAttention { out, keys, .. } => 4 * count(out) * program.get(keys).shape[1],
+            Self::CachedAttention { out, keys, .. } => 4 * count(out) * second(keys),
             // Each iteration makes the Gram matrix of the shorter axis, squares it, and
             // multiplies by it.
             Self::Muon { parameter, ref muon, .. } => {
                 let (out, inputs) = (rows(parameter), columns(parameter));
                 let (short, long) = (out.min(inputs), out.max(inputs));
-                u64::from(muon.steps) * 2 * short * short * (2 * long + short)
+                u128::from(muon.steps) * 2 * short * short * (2 * long + short)
             }
             _ => 0,
-        }
+        })
     }
 
     /// A lower bound of the bytes moved: each operand once for a read and once for a write, as if
@@ -47,14 +49,16 @@ impl Op {
     /// neither stays in a cache.
     pub fn moved_bytes(&self, program: &Program) -> Bytes {
         let get = |id: TensorId| program.get(id);
-        let bytes = |id: TensorId| get(id).bytes().get();
-        let chunks = |x: TensorId, logits| get(x).rows().div_ceil(get(logits).rows());
+        let bytes = |id: TensorId| u128::from(get(id).bytes().get());
+        let chunks = |x: TensorId, logits| u128::from(get(x).rows().div_ceil(get(logits).rows()));
         // All rows of logits, which never exist at the same time.
         let passes = |x: TensorId, logits: TensorId| {
-            get(x).rows() * get(logits).columns() * get(logits).dtype.size()
+            let row = get(logits).columns() * get(logits).dtype.size();
+            u128::from(get(x).rows()) * u128::from(row)
         };
-        let rows_of_table = |of: TensorId| get(of).count() * DType::F32.size();
-        Bytes::new(match *self {
+        let rows_of_table =
+            |of: TensorId| u128::from(get(of).count()) * u128::from(DType::F32.size());
+        Bytes::new(saturated(match *self {
             Self::Embed { tokens, wpe, out, .. } => {
                 bytes(tokens) + rows_of_table(out) + wpe.map_or(0, bytes) + bytes(out)
             }
@@ -74,14 +78,14 @@ impl Op {
             // Keys and values of every row, into the cache.
             Self::StoreCache { qkv, heads, .. } => {
                 let queries = get(qkv.queries());
-                let both = 2 * u64::from(heads.kv) * u64::from(heads.channels);
-                2 * queries.rows() * both * queries.dtype.size()
+                let both = 2 * u128::from(heads.kv) * u128::from(heads.channels);
+                2 * u128::from(queries.rows()) * both * u128::from(queries.dtype.size())
             }
             // The whole cache, and one new row of each.
             Self::CachedAttention { qkv, keys, values, out, heads } => {
-                let rows = get(out).rows() * get(out).dtype.size();
-                let new = 2 * rows * u64::from(heads.kv) * u64::from(heads.channels);
-                let of_token: u64 = qkv.tensors().map(bytes).sum();
+                let rows = u128::from(get(out).rows() * get(out).dtype.size());
+                let new = 2 * rows * u128::from(heads.kv) * u128::from(heads.channels);
+                let of_token: u128 = qkv.tensors().map(bytes).sum();
                 of_token + bytes(keys) + bytes(values) + bytes(out) + new
             }
             Self::LastRow { out, .. } => 2 * bytes(out),
@@ -93,13 +97,18 @@ impl Op {
                 });
                 sum
             }
-        })
+        }))
     }
+}
+
+/// The number in 64 bits, or the largest one.
+fn saturated(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 impl Program {
     /// Floating-point operations of one run.
     pub fn flops(&self) -> u64 {
-        self.ops.iter().map(|op| op.flops(self)).sum()
+        self.ops.iter().map(|op| op.flops(self)).fold(0, u64::saturating_add)
     }
 }

@@ -7,8 +7,9 @@
 
 use std::fmt;
 
-use super::{LossForm, eager::LinearFactors, pass::ModelPass};
+use super::{CachingAllocator, LossForm, eager::LinearFactors, pass::ModelPass};
 use crate::{
+    memory::Target as _,
     program::{Life, TensorClass, TensorRole},
     units::{DType, TensorId},
 };
@@ -21,6 +22,14 @@ struct LossTensors {
     log_softmax: TensorId,
     loss: TensorId,
     total_weight: TensorId,
+}
+
+/// The gradient of the head's weights from the chunks so far.
+#[derive(Clone, Copy)]
+enum HeadGradient {
+    None,
+    One(TensorId),
+    Sum(TensorId),
 }
 
 impl ModelPass<'_> {
@@ -45,8 +54,18 @@ impl ModelPass<'_> {
         suffix: &str,
     ) -> (LinearFactors, TensorId) {
         let weight = self.tape.state("wte.weight");
-        let weight = self.operand(weight);
-        let input = if self.is_autocast() { self.tape.cast(x, self.compute()) } else { x };
+        let (weight, input) = match (self.is_autocast(), self.options.chunked_loss_rows) {
+            (false, _) => (weight, x),
+            (true, None) => (self.operand(weight), self.tape.cast(x, self.compute())),
+            // The patch passes a view of the weights, which autocast does not keep, and some rows.
+            (true, Some(_)) => {
+                let weight = self.tape.cast(weight, self.compute());
+                let shape = [rows, self.channels()];
+                let input = self.tape.value(format_args!("ln_f{suffix}"), &shape, self.compute());
+                self.tape.run("_to_copy", &[x], &[input]);
+                (weight, input)
+            }
+        };
         let shape = [rows, self.tape.model.vocab.into()];
         let life = self.life_of_logits();
         let name = format_args!("logits{suffix}");
@@ -89,11 +108,9 @@ impl ModelPass<'_> {
 
     /// The loss without a backward; `names` are held until it is computed.
     pub(super) fn forward_loss(&mut self, x: TensorId, targets: TensorId, names: &[TensorId]) {
-        let all = self.batch * self.seq;
-        let chunk_rows = self.options.chunked_loss_rows.unwrap_or(all);
-        for (index, rows) in chunks(all, chunk_rows) {
-            let suffix = self.suffix(index);
-            self.loss(x, targets, rows, &suffix);
+        match self.options.chunked_loss_rows {
+            Some(rows) => _ = self.sum_of_chunks(x, targets, rows),
+            None => _ = self.loss(x, targets, self.batch * self.seq, ""),
         }
         self.tape.hold(names);
         self.leave_autocast();
@@ -115,6 +132,19 @@ impl ModelPass<'_> {
         (self.widen(d_x), self.widen(d_weight))
     }
 
+    /// The losses of all chunks, added one by one.
+    fn sum_of_chunks(&mut self, x: TensorId, targets: TensorId, rows: u64) -> TensorId {
+        let mut sum = None;
+        for (index, rows) in chunks(self.batch * self.seq, rows) {
+            let LossTensors { loss, .. } = self.loss(x, targets, rows, &suffix(index));
+            let next = self.tape.scalar(format_args!("loss up to chunk {index}"));
+            let terms: Vec<_> = sum.into_iter().chain([loss]).collect();
+            self.tape.run("add", &terms, &[next]);
+            sum = Some(next);
+        }
+        sum.expect("a batch has rows")
+    }
+
     /// The same for some rows at a time; each chunk runs forward twice.
     pub(super) fn chunked_loss(
         &mut self,
@@ -123,47 +153,61 @@ impl ModelPass<'_> {
         rows: u64,
         names: &[TensorId],
     ) -> (TensorId, TensorId) {
-        let (all, channels) = (self.batch * self.seq, self.channels());
-        let mut sum = self.tape.scalar("loss");
-        self.tape.run("zeros", &[], &[sum]);
-        for (index, rows) in chunks(all, rows) {
-            let scores = self.loss(x, targets, rows, &self.suffix(index));
-            let next = self.tape.scalar(format_args!("loss up to chunk {index}"));
-            self.tape.run("add", &[sum, scores.loss], &[next]);
-            sum = next;
-        }
+        let all = self.batch * self.seq;
+        let sum = self.sum_of_chunks(x, targets, rows);
         self.tape.hold(names);
         self.end_forward(sum);
         self.begin_backward();
-        let d_x = self.tape.value("d_ln_f", &[all, channels], DType::F32);
-        self.tape.run("zeros", &[], &[d_x]);
-        let mut d_head = None;
+        let mut pieces = Vec::new(); // the gradients of the chunks' rows
+        let mut gradient_of_head = HeadGradient::None;
+        let mut later = None;
         for (index, rows) in chunks(all, rows).into_iter().rev() {
-            let suffix = format!("{} again", self.suffix(index));
+            pieces.extend(later.and_then(|later| self.pieces_between(index, later, rows)));
+            later = Some(index);
+            let suffix = format!("{} again", suffix(index));
             let scores = self.loss(x, targets, rows, &suffix);
             self.leave_autocast();
             let (d_rows, d_weight) = self.loss_backward(&scores, targets, rows, &suffix);
+            self.tape.hold(&[x, targets]); // arguments of the checkpointed function
             let d_weight = self.widen(d_weight);
-            self.tape.run_in_place("add_", &[d_rows], &[d_x]);
-            d_head = Some(match d_head {
-                None => d_weight,
-                Some(before) => {
-                    let shape = self.tape.shape_of(d_weight);
-                    let name = format_args!("d_lm_head.weight up to chunk {index}");
-                    let gradient = (TensorClass::Gradient, Life::Inner);
-                    let sum = self.tape.tensor(name, &shape, DType::F32, gradient);
-                    self.tape.run("add", &[before, d_weight], &[sum]);
-                    sum
-                }
-            });
+            gradient_of_head = self.added_to_head(gradient_of_head, d_weight);
+            pieces.push(self.widen(d_rows));
         }
-        (d_x, d_head.expect("a batch has rows"))
+        let d_x = self.tape.value("d_ln_f", &[all, self.channels()], DType::F32);
+        self.tape.run("cat", &pieces, &[d_x]);
+        match gradient_of_head {
+            HeadGradient::One(d_head) | HeadGradient::Sum(d_head) => (d_x, d_head),
+            HeadGradient::None => unreachable!("a batch has rows"),
+        }
     }
 
-    fn suffix(&self, chunk: usize) -> String {
-        match self.options.chunked_loss_rows {
-            Some(_) => format!(", chunk {chunk}"),
-            None => String::new(),
+    /// The gradients of the rows of the chunks between two, which are not written one by one.
+    fn pieces_between(&mut self, first: u64, last: u64, rows: u64) -> Option<TensorId> {
+        let count = (last - first).checked_sub(1).filter(|count| *count > 0)?;
+        let piece = rows * self.channels() * DType::F32.size();
+        let piece = piece.next_multiple_of(CachingAllocator.limits().alignment);
+        let shape = [count, piece / DType::F32.size()];
+        let name = format_args!("d_ln_f, chunks {} to {}", first + 1, last - 1);
+        let pieces = self.tape.value(name, &shape, DType::F32);
+        self.tape.run("_to_copy", &[], &[pieces]);
+        Some(pieces)
+    }
+
+    /// Autograd adds the first two gradients to a new tensor, and later ones to that tensor.
+    fn added_to_head(&mut self, before: HeadGradient, d_weight: TensorId) -> HeadGradient {
+        match before {
+            HeadGradient::None => HeadGradient::One(d_weight),
+            HeadGradient::One(first) => {
+                let shape = self.tape.shape_of(d_weight);
+                let gradient = (TensorClass::Gradient, Life::Inner);
+                let sum = self.tape.tensor("d_lm_head.weight", &shape, DType::F32, gradient);
+                self.tape.run("add", &[first, d_weight], &[sum]);
+                HeadGradient::Sum(sum)
+            }
+            HeadGradient::Sum(sum) => {
+                self.tape.run_in_place("add_", &[d_weight], &[sum]);
+                HeadGradient::Sum(sum)
+            }
         }
     }
 
@@ -230,9 +274,34 @@ impl ModelPass<'_> {
     }
 }
 
-/// Numbered chunks of `chunk_rows` rows; the last may be shorter.
-fn chunks(rows: u64, chunk_rows: u64) -> Vec<(usize, u64)> {
+/// The end of the names of a chunk's tensors.
+fn suffix(chunk: u64) -> String {
+    format!(", chunk {chunk}")
+}
+
+/// How many chunks at each end are counted.
+const ENDS: u64 = 3;
+
+/// Numbered chunks of `chunk_rows` rows; the last may be shorter. Of many, only some at both ends:
+/// those in between allocate and free the same, and there may be millions.
+fn chunks(rows: u64, chunk_rows: u64) -> Vec<(u64, u64)> {
     let chunk_rows = chunk_rows.clamp(1, rows.max(1));
-    let starts = (0..rows).step_by(chunk_rows as usize);
-    starts.map(|start| chunk_rows.min(rows - start)).enumerate().collect()
+    let count = rows.div_ceil(chunk_rows);
+    let (first, last) = (0..ENDS.min(count), count.saturating_sub(ENDS).max(ENDS)..count);
+    first.chain(last).map(|index| (index, chunk_rows.min(rows - index * chunk_rows))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chunks;
+
+    #[test]
+    fn chunks_cover_the_rows_and_many_are_folded() {
+        assert_eq!(chunks(10, 4), [(0, 4), (1, 4), (2, 2)]);
+        assert_eq!(chunks(4, 9), [(0, 4)]);
+        assert_eq!(chunks(24, 4).iter().map(|(_, rows)| rows).sum::<u64>(), 24);
+        let folded = [(0, 4), (1, 4), (2, 4), (22, 4), (23, 4), (24, 3)];
+        assert_eq!(chunks(99, 4), folded);
+        assert_eq!(chunks(1 << 60, 1).len(), 6);
+    }
 }

@@ -195,3 +195,50 @@ fn options_that_a_phase_does_not_read_do_not_change_it() {
         }
     }
 }
+
+/// Peaks of nanoGPT with the patch `chunked-loss`, counted with `fitgpt.torch.pretend` on PyTorch
+/// 2.15: rows of a chunk, first evaluation, training.
+const COUNTED: [(u64, u64, u64); 3] = [
+    (4096, 2_394_772_480, 8_645_910_016),
+    (512, 968_183_296, 6_848_519_680),
+    (64, 968_183_296, 6_786_194_432),
+];
+
+#[test]
+fn a_chunked_loss_peaks_where_pytorch_does() {
+    let gpt2 =
+        Gpt2Sizes { layers: 12, heads: 12, channels: 768, vocab: 50304, block: 1024, ..sizes() };
+    let model = Gpt2Sizes { has_bias: false, ..gpt2 }.model();
+    for (rows, first, train) in COUNTED {
+        let compile = false;
+        let options =
+            TorchOptions { compile, chunked_loss_rows: Some(rows), ..TorchOptions::default() };
+        let peak = |phase| {
+            let program = program(phase, &model, &options);
+            profile(&program, &CachingAllocator).peak().unwrap().bytes.get()
+        };
+        assert_eq!(peak(TorchPhase::EvaluateFirst), first, "{rows} rows");
+        // Not counted here: the seeds of attention, 1 KiB per layer, and the rows of a chunk that
+        // autograd releases after the gradient of the weights was added, 96 KiB of 64 rows.
+        let missing = train - peak(TorchPhase::Train);
+        assert!(missing <= 12 * 1024 + 98_304 + 512, "{rows} rows: {missing}");
+    }
+}
+
+#[test]
+fn the_number_of_chunks_changes_neither_the_size_of_a_program_nor_its_peaks() {
+    for precision in [TorchPrecision::F32, TorchPrecision::Bf16] {
+        let of_rows = |rows| TorchOptions {
+            batch: 1 << 20,
+            eval_batch: 1 << 20,
+            chunked_loss_rows: Some(rows),
+            precision,
+            ..options()
+        };
+        for phase in TorchPhase::of_run(&options()) {
+            let few = program(phase, &model(), &of_rows((32 << 20) / 6));
+            let many = program(phase, &model(), &of_rows(7));
+            assert!(many.ops().len() <= few.ops().len() + 1, "{}", phase.name());
+        }
+    }
+}
