@@ -192,6 +192,21 @@ fn logits_that_are_read_keep_their_name() {
 }
 
 #[test]
+fn a_training_forward_returns_the_loss_alone() {
+    let patched = only(Patch::LossAlone, TRAIN, MODEL);
+    let added = changed(MODEL, &patched.model);
+    assert_eq!(added.len(), 3, "{added:?}");
+    assert_eq!(added[0], "+if self.training and loss is not None:");
+    assert_eq!(added[2], "+return None, loss");
+    assert_eq!(patched.train, TRAIN);
+    let missing = |from, to| is_missing(Patch::LossAlone, File::Model, from, to);
+    missing("return logits, loss", "return loss");
+    missing("def forward(self, idx, targets=None)", "def run(self, idx, targets=None)");
+    let read = |from, to| is_missing(Patch::LossAlone, File::Train, from, to);
+    read("losses[k] = loss.item()", "losses[k] = loss_of(logits)");
+}
+
+#[test]
 fn a_partly_patched_file_is_completed() {
     let at = TRAIN.find("logits, loss = model(X, Y)").unwrap();
     let (before, rest) = TRAIN.split_at(at);

@@ -298,7 +298,7 @@ fn a_plan_ends_with_its_verdict_after_the_next_command_if_it_fits() {
     let torch = "--engine=torch";
     ends_with(&[torch, "--batch_size=4"], Some("python train.py --batch_size=4"), fits);
     ends_with(&[torch, "--batch_size=64"], None, "does not fit ");
-    let tight = [torch, "--batch_size=16", "--gradient_accumulation_steps=32"];
+    let tight = [torch, "--batch_size=16", "--gradient_accumulation_steps=32", "--n_layer=9"];
     ends_with(&tight, None, "tight on ");
 }
 

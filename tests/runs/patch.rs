@@ -23,7 +23,7 @@ fn a_diff_is_printed_and_nothing_changed() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stdout.starts_with("--- a/train.py\n+++ b/train.py\n@@ -"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\n--- a/model.py\n+++ b/model.py\n@@ -"), "{}", ran.stdout);
-    assert_eq!(ran.stderr.matches("patched: ").count(), 7, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("patched: ").count(), 8, "{}", ran.stderr);
     assert!(ran.stderr.contains("next: fitgpt patch nano --apply  ("), "{}", ran.stderr);
     assert_eq!(fs::read_to_string(place.path("nano/train.py")).unwrap(), TRAIN);
     assert!(!place.path("nano/train.py.orig").exists());
