@@ -2,8 +2,9 @@
 //!
 //! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU),
 //! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU).
-//! `tools/count_compiled_memory.py` wrote `compiled_cuda.jsonl` in `tests/pretend`, and its method `compiled_cpu_dropout.jsonl`, while
-//! inductor's generated code ran. All with PyTorch 2.15, one configuration per line.
+//! `tools/count_compiled_memory.py` wrote `tests/pretend/compiled_cuda.jsonl` while inductor's generated
+//! code ran, and `compiled_cpu_dropout.jsonl` was counted in the same way on a CPU. All with PyTorch
+//! 2.15, one configuration per line.
 
 use fitgpt_plan::{
     config::Gelu,
