@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use sources::{Crate, Reference};
 
-/// The crates: a name, the folder of the sources, and the file at the root of its modules.
+/// The crates: a name and the folder of the sources.
 const CRATES: &[(&str, &str)] = &[
     ("fitgpt", "src"),
     ("fitgpt-plan", "crates/plan/src"),
