@@ -151,8 +151,8 @@ struct BackwardGradients {
     list: Vec<(String, TensorId)>,
 }
 
-/// The gradient of the head's weights, and what it is computed from.
-struct HeadGradient {
+/// The gradient of the head's weights, computed first or last, and what it is computed from.
+struct DeferredHeadGradient {
     tensor: Option<TensorId>,
     d_logits: TensorId,
     input: TensorId,
@@ -285,7 +285,7 @@ impl ModelPass<'_> {
         norm: CompiledNorm,
         targets: TensorId,
         names: &[TensorId],
-    ) -> (TensorId, HeadGradient) {
+    ) -> (TensorId, DeferredHeadGradient) {
         let all = self.batch * self.seq;
         let rows = self.options.chunked_loss_rows.unwrap_or(all).clamp(1, all);
         let head = self.fused_cast("wte.weight");
@@ -317,7 +317,7 @@ impl ModelPass<'_> {
             self.tape.run_in_place("fused_cross_entropy_backward", &from[1..], &[logits]);
             logits
         };
-        let mut d_head = HeadGradient { tensor: None, d_logits, input: norm.out };
+        let mut d_head = DeferredHeadGradient { tensor: None, d_logits, input: norm.out };
         if self.is_autocast() {
             self.head_gradient(&mut d_head);
         }
@@ -330,7 +330,7 @@ impl ModelPass<'_> {
     ///
     /// In half precision it is smaller than what it frees, so inductor computes it first; in
     /// float32 it comes last.
-    fn head_gradient(&mut self, d_head: &mut HeadGradient) -> TensorId {
+    fn head_gradient(&mut self, d_head: &mut DeferredHeadGradient) -> TensorId {
         if let Some(tensor) = d_head.tensor {
             return tensor;
         }
@@ -461,7 +461,7 @@ impl ModelPass<'_> {
         tokens: TensorId,
         embedded: &CompiledEmbedding,
         d_x: TensorId,
-        mut d_head: HeadGradient,
+        mut d_head: DeferredHeadGradient,
         list: &mut Vec<(String, TensorId)>,
     ) {
         let d_head = self.head_gradient(&mut d_head);
