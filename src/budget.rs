@@ -7,10 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use fitgpt_plan::{
-    report::{DeviceMemory, Overhead, TokenStaging},
-    units::Bytes,
-};
+use fitgpt_model::report::{DeviceMemory, Overhead, TokenStaging};
+use fitgpt_program::units::Bytes;
 
 /// The limit that is the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

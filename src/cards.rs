@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 use nvml_wrapper::{
     Nvml, enums::device::UsedGpuMemory, error::NvmlError, struct_wrappers::device::ProcessInfo,
 };

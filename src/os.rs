@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 
 #[cfg(target_os = "linux")]
 use crate::budget::meminfo;

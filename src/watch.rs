@@ -11,10 +11,8 @@ use std::{
     time::Instant,
 };
 
-use fitgpt_plan::{
-    report::{Overhead, PlanReport},
-    units::Bytes,
-};
+use fitgpt_model::report::{Overhead, PlanReport};
+use fitgpt_program::units::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 

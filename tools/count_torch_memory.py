@@ -11,7 +11,7 @@ it. CUDA context, library workspaces and fragmentation are not counted.
     count_torch_memory.py --check FILE.jsonl                                 compare with its figures
 
 Prints one JSON line for each configuration: `{"config": {...}, "torch_eager_bytes": {...}}`. Needs
-PyTorch 2.x (written with 2.15) and no GPU. It wrote, in `crates/plan/tests/torch_peaks`:
+PyTorch 2.x (written with 2.15) and no GPU. It wrote, in `crates/fit/tests/torch_peaks`:
 
     eager.jsonl       --again eager.jsonl               38 configs on CUDA
     eager_cpu.jsonl   --again eager.jsonl --rules cpu   the same on a CPU

@@ -19,9 +19,9 @@ use fitgpt::{
     run::events,
     tokenizer::Json,
 };
+use fitgpt_config::{MachineFacts, Written};
 use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Log};
 use fitgpt_pickle::Pickle;
-use fitgpt_plan::config::{MachineFacts, Written};
 
 /// A config in nanoGPT's Python.
 pub fn config(bytes: &[u8]) {

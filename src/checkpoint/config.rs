@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use fitgpt_model::{
+    Model,
+    family::{self, Description},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-
-use fitgpt_plan::{
-    family::{self, Description},
-    model::Model,
-};
 
 use super::{CheckpointError, Result, SaveId};
 use crate::tokenizer::Tokenizer;
@@ -86,11 +85,12 @@ struct OwnKeys {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{
-        config::Gelu,
-        family::{Family, FamilyError, gpt2::Gpt2Sizes},
-        model::{MlpKind, Positions, Rope},
+    use fitgpt_config::Family;
+    use fitgpt_model::{
+        MlpKind, Positions,
+        family::{FamilyError, gpt2::Gpt2Sizes},
     };
+    use fitgpt_program::{Gelu, Rope};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
             for bias in [false, true] {
                 let mut it = tiny();
                 it.model.mlp = MlpKind::Gelu(gelu);
-                it.model.biases = fitgpt_plan::model::Biases::everywhere(bias);
+                it.model.biases = fitgpt_model::Biases::everywhere(bias);
                 all.push(it);
             }
         }

@@ -2,7 +2,8 @@
 
 use std::{io, path::PathBuf};
 
-use fitgpt_plan::{config::ConfigError, family::FamilyError};
+use fitgpt_config::ConfigError;
+use fitgpt_model::family::FamilyError;
 
 use super::store::StoreError;
 use crate::{attempt::Attempt, disk::DiskError, pytorch::SavedError};

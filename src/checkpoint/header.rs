@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 
-use fitgpt_plan::units::DType;
+use fitgpt_program::units::DType;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 

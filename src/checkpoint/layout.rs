@@ -4,7 +4,8 @@
 //! files have a `transformer.` before every name, linear weights as `Conv1D` keeps them, `(in,
 //! out)`, and always biases. `state.safetensors` is our own format.
 
-use fitgpt_plan::{family::Naming, units::DType};
+use fitgpt_model::Naming;
+use fitgpt_program::units::DType;
 
 use super::store::{TensorEntry, Tensors};
 
@@ -142,7 +143,7 @@ fn missing_bias(naming: &Naming, entry: &TensorEntry, entries: &[TensorEntry]) -
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::family::Family;
+    use fitgpt_config::Family;
 
     use super::*;
 
@@ -155,7 +156,7 @@ mod tests {
             TensorEntry::weights("ln_f.bias", &[4]),
         ];
         let tensors = Tensors {
-            naming: Family::Gpt2.naming(),
+            naming: fitgpt_model::naming(Family::Gpt2),
             weights: entries.to_vec(),
             states: Vec::new(),
         };
@@ -184,10 +185,10 @@ mod tests {
     #[test]
     fn only_heads_and_masks_are_spare() {
         for name in ["lm_head.weight", "h.3.attn.bias", "transformer.h.0.attn.masked_bias"] {
-            assert!(is_spare(Family::Gpt2.naming(), name), "{name}");
+            assert!(is_spare(fitgpt_model::naming(Family::Gpt2), name), "{name}");
         }
         for name in ["h.3.attn.c_attn.bias", "wte.weight", "h.0.crossattention.bias", "bias"] {
-            assert!(!is_spare(Family::Gpt2.naming(), name), "{name}");
+            assert!(!is_spare(fitgpt_model::naming(Family::Gpt2), name), "{name}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fitgpt_plan::family::Description;
+use fitgpt_model::family::Description;
 use serde::de::DeserializeOwned;
 
 use super::{

@@ -16,8 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fitgpt_config::ConfigValue;
 use fitgpt_pickle::{Handle, PickleValue};
-use fitgpt_plan::config::ConfigValue;
 use serde_json::json;
 
 use super::{

@@ -11,7 +11,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use fitgpt_plan::family::Naming;
+use fitgpt_model::Naming;
 use serde::Deserialize;
 
 use super::{

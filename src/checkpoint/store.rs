@@ -1,11 +1,7 @@
 //! The tensors of a checkpoint, and the interface to the backend that has their bytes.
 
-use fitgpt_plan::{
-    family::Naming,
-    model::{Model, Parameter},
-    optimizer::Optimizer,
-    units::DType,
-};
+use fitgpt_model::{Model, Naming, Parameter, naming, optimizer::Optimizer};
+use fitgpt_program::units::DType;
 
 /// A tensor of a run: a parameter, or one of its optimizer states.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +58,7 @@ impl Tensors {
     pub fn weights_of(model: &Model) -> Self {
         let weights = |p: &Parameter| TensorEntry::weights(p.name.clone(), &sizes(&p.shape));
         let weights = model.parameters().iter().map(weights).collect();
-        Self { naming: model.family.naming(), weights, states: Vec::new() }
+        Self { naming: naming(model.family), weights, states: Vec::new() }
     }
 
     /// The weights of `model` and the states that `optimizer` keeps for them.

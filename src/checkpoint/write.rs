@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use fitgpt_plan::units::DType;
+use fitgpt_program::units::DType;
 
 use super::{
     CheckpointError, Result,

@@ -10,10 +10,8 @@ use clap::{
     Arg, ArgAction, ArgMatches, Command,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
-use fitgpt_plan::{
-    config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written},
-    device::GPUS,
-};
+use fitgpt_config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written};
+use fitgpt_fit::device::GPUS;
 
 use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
 use crate::{
@@ -415,7 +413,7 @@ mod tests {
     fn every_card_is_completed_as_a_word_that_names_it() {
         for (word, gpu) in CARDS.iter().zip(GPUS) {
             assert!(!word.contains(' '), "{word}");
-            assert_eq!(fitgpt_plan::device::find(word).unwrap().name, gpu.name, "{word}");
+            assert_eq!(fitgpt_fit::device::find(word).unwrap().name, gpu.name, "{word}");
         }
     }
 

@@ -4,11 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use fitgpt_plan::{
-    config::{Config, InitFrom, Written},
-    family::Family,
-    model::Model,
-};
+use fitgpt_config::{Config, Family, InitFrom, Written};
+use fitgpt_model::Model;
 use serde_json::Map;
 
 use super::{Failure, args, origin};

@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use fitgpt_plan::config::{Config, Precision, Written};
+use fitgpt_config::{Config, Precision, Written};
 use serde_json::json;
 
 use super::{

@@ -3,8 +3,9 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_config::Config;
 use fitgpt_exec::cpu::isa::Isa;
-use fitgpt_plan::{config::Config, units::Bytes};
+use fitgpt_program::units::Bytes;
 use serde_json::{Value, json};
 
 use super::{Failure, Outcome, OutputStyle, args, selftest, watch};

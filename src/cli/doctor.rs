@@ -7,13 +7,14 @@ use std::{
 };
 
 use clap::ArgMatches;
+use fitgpt_config::Written;
 use fitgpt_doctor::{
     CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Domain, Finding,
     Language, MemoryKind, Question, Snapshot, SnapshotError, diagnose, explain,
     parse::{Log, Reader as LogReader},
     topics,
 };
-use fitgpt_plan::{config::Written, device};
+use fitgpt_fit::device;
 
 use super::{Failure, Outcome, OutputStyle, args, origin};
 use crate::{

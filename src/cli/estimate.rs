@@ -4,15 +4,16 @@
 use std::fmt::Write as _;
 
 use clap::ArgMatches;
-use fitgpt_plan::{
-    config::{Config, Precision},
+use fitgpt_config::{Config, Precision};
+use fitgpt_fit::{
     device::{self, CardSpec, Rates},
-    job::{EVALUATE, Job, TRAIN, UPDATE},
-    program::Program,
-    report::{DeviceMemory, Overhead},
     torch,
-    units::Bytes,
 };
+use fitgpt_model::{
+    job::{EVALUATE, Job, TRAIN, UPDATE},
+    report::{DeviceMemory, Overhead},
+};
+use fitgpt_program::{Program, units::Bytes};
 use serde::Serialize;
 use serde_json::json;
 

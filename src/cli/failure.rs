@@ -8,8 +8,9 @@ use std::{
     path::Path,
 };
 
+use fitgpt_config::ConfigError;
 use fitgpt_exec::BackendError;
-use fitgpt_plan::{config::ConfigError, device::DeviceError};
+use fitgpt_fit::device::DeviceError;
 use serde_json::{Value, json};
 
 use super::devices::holders;
@@ -364,7 +365,7 @@ fn held_by(cards: &[NvmlCard], device: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::units::Bytes;
+    use fitgpt_program::units::Bytes;
 
     use super::*;
     use crate::cards::MemoryHolder;

@@ -3,11 +3,9 @@
 use std::{array, fmt::Write as _, path::Path};
 
 use clap::ArgMatches;
-use fitgpt_plan::{
-    config::Written,
-    fit::{self, Fit, FitOption},
-    report::Verdict,
-};
+use fitgpt_config::Written;
+use fitgpt_fit::fit::{self, Fit, FitOption};
+use fitgpt_model::report::Verdict;
 use serde_json::{Value, json};
 
 use super::{

@@ -4,12 +4,10 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{
-    config::{Config, ConfigValue, GradCheckpoint},
-    fit::{self, Effect, Fit, FitOption, FitRequest},
-    report::{PlanReport, Verdict},
-    units::Bytes,
-};
+use fitgpt_config::{Config, ConfigValue, GradCheckpoint};
+use fitgpt_fit::fit::{self, Effect, Fit, FitOption, FitRequest};
+use fitgpt_model::report::{PlanReport, Verdict};
+use fitgpt_program::units::Bytes;
 use serde_json::json;
 
 use super::{

@@ -4,7 +4,7 @@
 //! the few that people change most, `--help` all that affect the command.
 
 use clap::{Arg, ArgAction, Command};
-use fitgpt_plan::config::{KEYS, Key, KeyGroup, ValueKind};
+use fitgpt_config::{KEYS, Key, KeyGroup, ValueKind};
 
 /// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

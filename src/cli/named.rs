@@ -7,10 +7,8 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches};
-use fitgpt_plan::{
-    config::{ConfigValue, InitFrom, Written},
-    units::Bytes,
-};
+use fitgpt_config::{ConfigValue, InitFrom, Written};
+use fitgpt_program::units::Bytes;
 
 use super::{Failure, plan};
 use crate::{

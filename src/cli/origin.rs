@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fitgpt_plan::config::{ConfigValue, InitFrom, Key, Written};
+use fitgpt_config::{ConfigValue, InitFrom, Key, Written};
 
 use super::Failure;
 use crate::{

@@ -2,7 +2,9 @@
 
 use std::{fs::OpenOptions, path::Path, rc::Rc};
 
-use fitgpt_plan::{config::Config, job::Job, units::Bytes};
+use fitgpt_config::Config;
+use fitgpt_model::job::Job;
+use fitgpt_program::units::Bytes;
 
 use super::{Failure, begin::Start};
 use crate::{

@@ -3,16 +3,18 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use fitgpt_plan::{
-    config::{Config, Precision, Written},
+use fitgpt_config::{Config, Precision, Written};
+use fitgpt_fit::{
     device,
     fit::{self, Patch},
-    job::Job,
-    report::{PlanReport, RuntimePool, Verdict},
-    shard::Share,
     torch,
-    units::Bytes,
 };
+use fitgpt_model::{
+    job::Job,
+    report::{PlanReport, Verdict},
+    shard::Share,
+};
+use fitgpt_program::{memory::RuntimePool, units::Bytes};
 use serde::Serialize;
 
 use super::{

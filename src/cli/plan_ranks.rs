@@ -1,14 +1,9 @@
 //! `plan --ranks` and `fit --ranks`: the memory and the network traffic of one of several ranks.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use fitgpt_plan::{
-    config::Config,
-    job::Job,
-    model::{Model, Parameter},
-    optimizer::Optimizer,
-    shard::Share,
-    units::Bytes,
-};
+use fitgpt_config::Config;
+use fitgpt_model::{Model, Parameter, job::Job, optimizer::Optimizer, shard::Share};
+use fitgpt_program::units::Bytes;
 use serde::Serialize;
 
 use super::{Failure, plan_target::EngineChoice, together};

@@ -2,15 +2,16 @@
 //! budget; and which engine runs it.
 
 use clap::ArgMatches;
-use fitgpt_plan::{
-    config::{Config, DeviceChoice, OptimizerChoice, Precision, parse_size},
+use fitgpt_config::{Config, DeviceChoice, Family, OptimizerChoice, Precision, parse_size};
+use fitgpt_fit::{
     device,
-    family::Family,
+    torch::{self, Rules, TorchOptions},
+};
+use fitgpt_model::{
     report::{DeviceMemory, Overhead},
     shard::Share,
-    torch::{self, Rules, TorchOptions},
-    units::Bytes,
 };
+use fitgpt_program::units::Bytes;
 
 use super::Failure;
 use crate::{budget::A_CARD, cards, os, run::device::Runner, words::plan as messages};

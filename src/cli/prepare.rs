@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValue};
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 
 use super::{Failure, Outcome, OutputStyle, named, plan};
 use crate::{

@@ -3,7 +3,8 @@
 use std::{path::Path, time::Instant};
 
 use clap::ArgMatches;
-use fitgpt_plan::{config::Config, family::Family, model};
+use fitgpt_config::{Config, Family};
+use fitgpt_model::model;
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args, begin};

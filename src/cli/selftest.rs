@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::ArgMatches;
-use fitgpt_plan::config::{Config, Written};
+use fitgpt_config::{Config, Written};
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args, plan};

@@ -3,13 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use fitgpt_config::{Config, ConfigValue, LaneSplit, Written, divisors};
 use fitgpt_exec::cpu::isa::Isa;
-use fitgpt_plan::{
-    config::{Config, ConfigValue, LaneSplit, Written},
-    job::divisors,
-    report::DeviceMemory,
-    units::Bytes,
-};
+use fitgpt_model::report::DeviceMemory;
+use fitgpt_program::units::Bytes;
 
 use super::Failure;
 use crate::{

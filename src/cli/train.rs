@@ -3,14 +3,10 @@
 use std::{path::Path, rc::Rc};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_config::{Config, Precision, Written};
 use fitgpt_exec::{ArenaRefused, BackendError};
-use fitgpt_plan::{
-    config::{Config, Precision, Written},
-    model::{Model, Parameter, ParameterRole},
-    report::DeviceMemory,
-    shard::Share,
-    units::Bytes,
-};
+use fitgpt_model::{Model, Parameter, ParameterRole, report::DeviceMemory, shard::Share};
+use fitgpt_program::units::Bytes;
 use serde_json::json;
 
 use super::{

@@ -10,7 +10,8 @@ use std::{
 };
 
 use clap::{ArgMatches, parser::ValueSource};
-use fitgpt_plan::{torch::Rules, units::Bytes};
+use fitgpt_fit::torch::Rules;
+use fitgpt_program::units::Bytes;
 use serde_json::json;
 
 use super::{

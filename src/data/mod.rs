@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
-pub const GPT2_VOCAB_SIZE: u32 = fitgpt_plan::family::gpt2::PADDED_VOCAB;
+pub const GPT2_VOCAB_SIZE: u32 = fitgpt_config::PADDED_VOCAB;
 
 /// The built-in dataset, written on first use.
 pub const STORIES: &str = "stories";

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fitgpt_plan::family::Family;
+use fitgpt_config::Family;
 
 use super::{ExportError, Exported};
 use crate::{

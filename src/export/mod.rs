@@ -17,11 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fitgpt_plan::{
-    config::{ConfigError, Gelu},
-    family::Family,
-    model::{MlpKind, Model, Rope, RopeScaling},
-};
+use fitgpt_config::{ConfigError, Family};
+use fitgpt_model::{MlpKind, Model};
+use fitgpt_program::{Gelu, Rope, RopeScaling};
 
 use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
 pub use self::{folder::to_folder, nanogpt::to_nanogpt};

@@ -1,9 +1,7 @@
 //! The names of llama.cpp's tensors, and its order of their rows.
 
-use fitgpt_plan::{
-    family::{Family, Naming},
-    model::Model,
-};
+use fitgpt_config::Family;
+use fitgpt_model::{Model, Naming};
 
 /// llama.cpp's name for a parameter; `None` if it has no such tensor.
 pub(super) fn tensor(naming: &Naming, parameter: &str) -> Option<String> {
@@ -71,8 +69,8 @@ pub(super) fn reorder(model: &Model, name: &str, values: Vec<f32>) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::config::Gelu;
-    use fitgpt_plan::family::gpt2::Gpt2Sizes;
+    use fitgpt_model::family::gpt2::Gpt2Sizes;
+    use fitgpt_program::Gelu;
 
     use super::*;
 
@@ -92,17 +90,17 @@ mod tests {
             let mut model = gpt2;
             model.family = family;
             if family != Family::Gpt2 {
-                model.mlp = fitgpt_plan::model::MlpKind::SwiGlu;
-                model.norm = fitgpt_plan::model::NormKind::Rms;
+                model.mlp = fitgpt_model::MlpKind::SwiGlu;
+                model.norm = fitgpt_model::NormKind::Rms;
                 model.has_qk_norm = family == Family::Qwen3;
                 model.biases.norm = false;
                 model.is_tied = false;
-                let rope = fitgpt_plan::model::Rope::new(1e4);
-                model.positions = fitgpt_plan::model::Positions::Rotary(rope);
+                let rope = fitgpt_program::Rope::new(1e4);
+                model.positions = fitgpt_model::Positions::Rotary(rope);
             }
             let mut names = Vec::new();
             for parameter in model.parameters() {
-                let name = tensor(family.naming(), &parameter.name);
+                let name = tensor(fitgpt_model::naming(family), &parameter.name);
                 names.push(name.unwrap_or_else(|| panic!("{family}: `{}`", parameter.name)));
             }
             let n = names.len();
@@ -110,7 +108,7 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), n, "{family}");
         }
-        let name = |parameter| tensor(Family::Gpt2.naming(), parameter);
+        let name = |parameter| tensor(fitgpt_model::naming(Family::Gpt2), parameter);
         assert_eq!(name("h.11.attn.c_attn.bias").as_deref(), Some("blk.11.attn_qkv.bias"));
         assert_eq!(name("wpe.weight").as_deref(), Some("position_embd.weight"));
         assert_eq!(name("h.0.attn.bias"), None);

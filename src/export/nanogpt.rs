@@ -5,12 +5,9 @@
 
 use std::{collections::HashMap, path::Path};
 
-use fitgpt_plan::{
-    config::{Config, ConfigValue, Gelu, Key, OptimizerChoice, Written},
-    family::Family,
-    model::{MlpKind, Model},
-    optimizer::Optimizer,
-};
+use fitgpt_config::{Config, ConfigValue, Family, Key, OptimizerChoice, Written};
+use fitgpt_model::{MlpKind, Model, optimizer::Optimizer};
+use fitgpt_program::Gelu;
 
 use super::{ExportError, Exported};
 use crate::{

@@ -19,7 +19,7 @@ mod tests;
 
 use std::fmt;
 
-pub use fitgpt_plan::fit::Patch;
+pub use fitgpt_fit::fit::Patch;
 
 pub use self::{
     anchor::{Anchor, SyntaxFault},

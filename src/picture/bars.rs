@@ -2,11 +2,8 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{
-    program::TensorClass,
-    report::{PhaseReport, PlanReport},
-    units::Bytes,
-};
+use fitgpt_model::report::{PhaseReport, PlanReport};
+use fitgpt_program::{TensorClass, units::Bytes};
 
 use crate::words;
 

@@ -1,13 +1,11 @@
 //! The content of a plan's chart, before it is drawn: panels, phases, columns, text.
 
-use fitgpt_plan::{
-    config::{GradCheckpoint, Precision},
-    memory::Peak,
-    model::Model,
-    program::TensorClass,
+use fitgpt_config::{GradCheckpoint, Precision};
+use fitgpt_model::{
+    Model,
     report::{PhaseTimeline, PlanReport, Verdict},
-    units::Bytes,
 };
+use fitgpt_program::{TensorClass, memory::Peak, units::Bytes};
 
 use super::scale::figure;
 use crate::words::{self, grouped};

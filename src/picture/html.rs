@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{program::TensorClass, report::PhaseTimeline, units::Bytes};
+use fitgpt_model::report::PhaseTimeline;
+use fitgpt_program::{TensorClass, units::Bytes};
 use serde_json::{Value, json};
 
 use super::{

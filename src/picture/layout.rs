@@ -1,6 +1,6 @@
 //! The layout of a chart, in whole units.
 
-use fitgpt_plan::report::PhaseTimeline;
+use fitgpt_model::report::PhaseTimeline;
 
 use super::chart::{Chart, Panel};
 

@@ -1,6 +1,6 @@
 //! A meter of memory in use, as a line of blocks with a mark for the plan.
 
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 
 /// Columns of a meter.
 pub const WIDTH: usize = 40;

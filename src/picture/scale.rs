@@ -1,6 +1,6 @@
 //! The axis of bytes: the height of a size, round sizes for the ticks, and the format of a size.
 
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{program::TensorClass, report::PhaseTimeline, units::Bytes};
+use fitgpt_model::report::PhaseTimeline;
+use fitgpt_program::{TensorClass, units::Bytes};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{

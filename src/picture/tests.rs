@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
+use fitgpt_config::{Config, Precision, Written};
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
-use fitgpt_plan::{
-    config::{Config, Precision, Written},
+use fitgpt_fit::torch;
+use fitgpt_model::{
     job::Job,
-    program::TensorClass,
     report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport},
-    torch,
-    units::Bytes,
 };
+use fitgpt_program::{TensorClass, units::Bytes};
 
 use super::{
     chart::{Chart, Panel, columns},

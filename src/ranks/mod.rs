@@ -35,7 +35,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fitgpt_plan::shard::Share;
+use fitgpt_model::shard::Share;
 
 pub use self::{
     agree::{Mismatch, SharedInput, hash},

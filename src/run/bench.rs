@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use fitgpt_config::Config;
 use fitgpt_exec::{
     Arguments, Backend, BackendError,
     cpu::{
@@ -10,11 +11,12 @@ use fitgpt_exec::{
         rates::{peak_bytes_per_s, peak_flops_per_s},
     },
 };
-use fitgpt_plan::{
-    config::Config,
+use fitgpt_model::{
+    Model,
     job::{DECODE, EVALUATE, PREFILL, TRAIN, UPDATE},
-    model::Model,
-    program::Program,
+};
+use fitgpt_program::{
+    Program,
     units::{Bytes, TensorId},
 };
 use serde::Serialize;

@@ -6,7 +6,8 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use fitgpt_plan::{config::Config, model::Model};
+use fitgpt_config::Config;
+use fitgpt_model::Model;
 
 use super::trainer::{Evaluated, RunPosition};
 use crate::{

@@ -11,16 +11,16 @@ mod gpus;
 
 use std::ops::ControlFlow;
 
+use fitgpt_config::{Config, DeviceChoice, Precision};
+use fitgpt_conformance::{CaseSelection, DTYPES, Factors, JudgedCase, WATCHED, judge_each};
 use fitgpt_exec::{
     Backend, BackendError, Watch,
-    conformance::{CaseSelection, DTYPES, Factors, JudgedCase, WATCHED, judge_each},
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{
-    config::{Config, DeviceChoice, Precision},
-    memory::{Target, VerifiedPlan},
-    program::Program,
-    report::{self, Overhead, RuntimePool},
+use fitgpt_model::report::{self, Overhead};
+use fitgpt_program::{
+    Program,
+    memory::{RuntimePool, Target, VerifiedPlan},
     units::Bytes,
 };
 use serde::Serialize;

@@ -4,11 +4,9 @@
 //! time to move its bytes at the card's bandwidth. Ops run one after another, so the bounds add
 //! up. No card is needed: programs are data.
 
-use fitgpt_plan::{
-    config::Precision,
-    device::Rates,
-    program::{Op, Program},
-};
+use fitgpt_config::Precision;
+use fitgpt_fit::device::Rates;
+use fitgpt_program::{Op, Program};
 use serde::Serialize;
 
 use super::bench::TimedProgram;
@@ -109,11 +107,9 @@ impl Bound {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{
-        config::Written,
-        device,
-        job::{Job, TRAIN, UPDATE},
-    };
+    use fitgpt_config::Written;
+    use fitgpt_fit::device;
+    use fitgpt_model::job::{Job, TRAIN, UPDATE};
 
     use super::*;
 
@@ -136,7 +132,7 @@ mod tests {
         }
         let config = written.resolve().unwrap();
         let target = fitgpt_exec::cpu::CpuTarget::new(1, fitgpt_exec::cpu::isa::Isa::best());
-        let budget = fitgpt_plan::units::Bytes::new(1 << 30);
+        let budget = fitgpt_program::units::Bytes::new(1 << 30);
         Job::new(&config, 128, precision, &target, budget).training_programs().swap_remove(index)
     }
 

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use fitgpt_plan::{
-    model::Parameter,
+use fitgpt_model::{
+    Parameter,
     optimizer::{Optimizer, OptimizerState},
     shard::Share,
 };
@@ -128,7 +128,8 @@ impl Owners {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{config::Written, model::Model};
+    use fitgpt_config::Written;
+    use fitgpt_model::Model;
 
     use super::*;
 

@@ -7,10 +7,8 @@ use std::{
 };
 
 use fitgpt_exec::{Backend, BackendError};
-use fitgpt_plan::{
-    model::{Init, Model, Parameter},
-    units::{Bytes, TensorId},
-};
+use fitgpt_model::{Init, Model, Parameter};
+use fitgpt_program::units::{Bytes, TensorId};
 
 use crate::data::counter;
 

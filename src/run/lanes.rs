@@ -16,11 +16,9 @@
 use std::{env, ops::Range, rc::Rc};
 
 use fitgpt_exec::{Backend, BackendError, cpu::gradient_norm};
-use fitgpt_plan::{
-    job::TRAIN,
-    model::Parameter,
-    program::{Program, TrainingState, decoder::Training},
-    shard::{SHARD_BLOCK, Share},
+use fitgpt_model::{Parameter, job::TRAIN, shard::Share, state::TrainingState, training::Training};
+use fitgpt_program::{
+    Program, SHARD_BLOCK,
     units::{Bytes, TensorId},
 };
 

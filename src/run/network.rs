@@ -9,10 +9,10 @@
 
 use std::str::FromStr;
 
-use fitgpt_plan::{
+use fitgpt_model::{
     job::{Job, TRAIN},
-    program::TrainingState,
     shard::Share,
+    state::TrainingState,
 };
 use serde::Serialize;
 
@@ -121,12 +121,10 @@ impl StepTraffic {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{
-        config::{Precision, Written},
-        shard::Share,
-        torch::CachingAllocator,
-        units::Bytes,
-    };
+    use fitgpt_config::{Precision, Written};
+    use fitgpt_fit::torch::CachingAllocator;
+    use fitgpt_model::shard::Share;
+    use fitgpt_program::units::Bytes;
 
     use super::*;
 

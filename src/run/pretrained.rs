@@ -10,8 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fitgpt_plan::{
-    config::InitFrom,
+use fitgpt_config::InitFrom;
+use fitgpt_model::{
     family::{Description, FamilyError},
     published,
 };

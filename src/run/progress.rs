@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fitgpt_plan::{config::Config, model::Model, units::Bytes};
+use fitgpt_config::Config;
+use fitgpt_model::Model;
+use fitgpt_program::units::Bytes;
 
 use super::schedule;
 use crate::{terminal, words::train as words};

@@ -5,14 +5,15 @@
 //! positions, which invalidates a cache: we prefill again from the last half block, or, with
 //! [`ContextWindow::Exact`], recompute the whole window for every token as nanoGPT does.
 
+use fitgpt_config::Config;
 use fitgpt_exec::{Arguments, Backend, BackendError};
-use fitgpt_plan::{
-    config::Config,
+use fitgpt_model::{
+    Model, Parameter,
     job::{DECODE, DECODE_IN_TRAINING, PREFILL, PREFILL_IN_TRAINING},
-    model::{Model, Parameter},
-    program::{SamplingState, TrainingState, decoder::Training},
-    units::{Bytes, DType, TensorId},
+    state::{SamplingState, TrainingState},
+    training::Training,
 };
+use fitgpt_program::units::{Bytes, DType, TensorId};
 
 use super::{error::RunError, init};
 use crate::{

@@ -1,6 +1,6 @@
 //! Learning rate, evaluations and samples as functions of the step.
 
-use fitgpt_plan::config::Config;
+use fitgpt_config::Config;
 
 /// nanoGPT's learning rate at `step`: linear warm-up, cosine to `min_lr`, then `min_lr`.
 pub fn lr(config: &Config, step: u64) -> f64 {
@@ -41,7 +41,7 @@ pub fn evaluations_from(config: &Config, from: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::config::Written;
+    use fitgpt_config::Written;
 
     use super::*;
 

@@ -6,12 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fitgpt_exec::conformance::JudgedCase;
-use fitgpt_plan::{
-    config::{Config, ConfigError, Precision},
-    device::{self, Rates},
-    job::{TRAIN, UPDATE},
-};
+use fitgpt_config::{Config, ConfigError, Precision};
+use fitgpt_conformance::JudgedCase;
+use fitgpt_fit::device::{self, Rates};
+use fitgpt_model::job::{TRAIN, UPDATE};
 use serde::Serialize;
 
 use super::{

@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use fitgpt_config::{Config, Precision};
 use fitgpt_exec::{Backend, BackendError};
-use fitgpt_plan::{
-    config::{Config, Precision},
+use fitgpt_model::{
+    Model,
     job::{self, Job, PREFILL_IN_TRAINING},
-    memory::{PlanError, VerifiedPlan},
-    model::Model,
     report::{
         DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport, Verdict, phases_of_training,
     },
     shard::Share,
+};
+use fitgpt_program::{
+    memory::{PlanError, VerifiedPlan},
     units::Bytes,
 };
-
 use serde_json::Map;
 
 use crate::{

@@ -4,12 +4,10 @@
 //! at the card's peak rate, including attention, plus the bytes of the update. The efficiency depends
 //! on kernels and drivers, so it is a range, taken from public measurements.
 
-use fitgpt_plan::{
-    config::{Config, Precision},
-    device::Rates,
-    job::{EVALUATE, Job, TRAIN, UPDATE},
-    program::Program,
-};
+use fitgpt_config::{Config, Precision};
+use fitgpt_fit::device::Rates;
+use fitgpt_model::job::{EVALUATE, Job, TRAIN, UPDATE};
+use fitgpt_program::Program;
 use serde::Serialize;
 
 use super::estimate::estimate;
@@ -108,8 +106,10 @@ fn rate(precision: Precision, rates: &Rates) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_config::Written;
     use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
-    use fitgpt_plan::{config::Written, device, units::Bytes};
+    use fitgpt_fit::device;
+    use fitgpt_program::units::Bytes;
 
     use super::*;
 

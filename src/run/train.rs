@@ -8,10 +8,8 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use fitgpt_plan::{
-    config::{Config, ConfigValue, Key},
-    family::Description,
-};
+use fitgpt_config::{Config, ConfigValue, Key};
+use fitgpt_model::family::Description;
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -5,14 +5,14 @@
 
 use std::{ops::Range, rc::Rc};
 
+use fitgpt_config::Config;
 use fitgpt_exec::{Arguments, Backend};
-use fitgpt_plan::{
-    config::Config,
+use fitgpt_model::{
+    Parameter,
     job::{EVALUATE, Job, TRAIN, UPDATE},
-    model::Parameter,
-    program::TrainingState,
-    units::{Bytes, TensorId},
+    state::TrainingState,
 };
+use fitgpt_program::units::{Bytes, TensorId};
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Messages of `fit`: the unchanged config, the options, and remarks.
 
-use fitgpt_plan::fit::{Effect, FitNote};
+use fitgpt_fit::fit::{Effect, FitNote};
 
 messages! {
     as_it_is(peak, phase, verdict, device, usable) {

@@ -1,6 +1,7 @@
 //! Words that several commands use.
 
-use fitgpt_plan::{program::TensorClass, report::Verdict};
+use fitgpt_model::report::Verdict;
+use fitgpt_program::TensorClass;
 
 use crate::budget::{A_CARD, THIS_MACHINE};
 

@@ -4,13 +4,11 @@ use fitgpt::{
     data::Dataset,
     run::{scaler::Scaler, stop::StopFlag, trainer::Trainer},
 };
+use fitgpt_config::{Precision, Written};
 use fitgpt_exec::Watch;
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
-use fitgpt_plan::{
-    config::{Precision, Written},
-    job::{self, Job},
-    units::Bytes,
-};
+use fitgpt_model::job::{self, Job};
+use fitgpt_program::units::Bytes;
 
 const SMALL: [(&str, &str); 8] = [
     ("n_layer", "2"),

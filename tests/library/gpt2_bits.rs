@@ -31,8 +31,8 @@ use fitgpt::{
         trainer::Trainer,
     },
 };
+use fitgpt_config::{Precision, Written};
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
-use fitgpt_plan::config::{Precision, Written};
 
 const STEPS: u64 = 50;
 const VOCAB: u32 = 61;

@@ -9,10 +9,9 @@ use fitgpt_exec::{
     Arguments, Backend, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{
-    config::AdjustLr,
-    job,
-    program::{Adam, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole},
+use fitgpt_model::job;
+use fitgpt_program::{
+    Adam, AdjustLr, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole,
     units::{Bytes, DType, TensorId},
 };
 use safetensors::SafeTensors;

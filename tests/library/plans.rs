@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
+use fitgpt_config::{Config, MachineFacts, Precision, Written};
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
-use fitgpt_plan::{
-    config::{Config, MachineFacts, Precision, Written},
+use fitgpt_model::{
     job::{self, Job},
-    program::TensorClass,
     report::PhaseReport,
-    units::Bytes,
 };
+use fitgpt_program::{TensorClass, units::Bytes};
 
 /// A target that is the same on every machine.
 fn target() -> CpuTarget {

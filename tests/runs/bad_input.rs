@@ -5,7 +5,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use fitgpt_plan::config::{KEYS, Key, ValueKind, ValueRange};
+use fitgpt_config::{KEYS, Key, ValueKind, ValueRange};
 use serde_json::Value;
 
 use crate::program::{Ran, TINY, TestFolder, events, steps_logged, wait_until};

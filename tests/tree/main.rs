@@ -11,16 +11,6 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use sources::{Crate, Reference};
 
-/// The crates: a name and the folder of the sources.
-const CRATES: &[(&str, &str)] = &[
-    ("fitgpt", "src"),
-    ("fitgpt-plan", "crates/plan/src"),
-    ("fitgpt-exec", "crates/exec/src"),
-    ("fitgpt-pickle", "crates/pickle/src"),
-    ("fitgpt-doctor", "crates/doctor/src"),
-    ("fitgpt-gpu", "crates/gpu/src"),
-];
-
 const EXCEPTIONS: &str = include_str!("violations.txt");
 
 /// `config::keys > family`, with a place in the code.
@@ -46,12 +36,22 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Every crate: its name and the folder of its sources.
+fn crates() -> Vec<(String, PathBuf)> {
+    let folders = fs::read_dir(root().join("crates")).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().path());
+    let name = |folder: &PathBuf| format!("fitgpt-{}", folder.file_name().unwrap().display());
+    let mut found: Vec<_> = folders.map(|folder| (name(&folder), folder.join("src"))).collect();
+    found.push(("fitgpt".to_owned(), root().join("src")));
+    found.sort();
+    found
+}
+
 #[test]
 fn modules_use_only_modules_that_are_declared_above_them() {
     let mut expected: Vec<_> = EXCEPTIONS.lines().filter(|line| !line.starts_with('#')).collect();
     let mut new = Vec::new();
-    for (name, folder) in CRATES {
-        let folder = root().join(folder);
+    for (name, folder) in crates() {
         let all = Crate::read("lib.rs", &|file| fs::read_to_string(folder.join(file)).ok());
         for (arrow, place) in violations(&all) {
             let entry = format!("{name}: {arrow}");

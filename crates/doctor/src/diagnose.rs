@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{
-    config::{self, ConfigError, MachineFacts, Written},
+use fitgpt_config as config;
+use fitgpt_config::{ConfigError, MachineFacts, Written};
+use fitgpt_fit::{
     device::CardSpec,
     fit::{self, Engine},
-    report::DeviceMemory,
-    shard::Share,
     torch,
-    units::Bytes,
 };
+use fitgpt_model::{report::DeviceMemory, shard::Share};
+use fitgpt_program::units::Bytes;
 
 use crate::{
     cause::Cause,

@@ -1,11 +1,9 @@
 //! The diagnosis as data. The sentences are in the root crate's `src/words`.
 
-use fitgpt_plan::{
-    config::{Config, ConfigError, EffectiveBatch},
-    fit::{Change, Patch},
-    program::{Tensor, TensorRole},
-    report::Verdict,
-};
+use fitgpt_config::{Config, ConfigError, EffectiveBatch};
+use fitgpt_fit::fit::{Change, Patch};
+use fitgpt_model::report::Verdict;
+use fitgpt_program::{Tensor, TensorRole};
 use serde::{Serialize, Serializer};
 
 use crate::{

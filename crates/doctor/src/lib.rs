@@ -2,7 +2,7 @@
 //!
 //! [`parse`] reads a log. [`diagnose`] determines what kind of program wrote it, what the
 //! allocator's numbers prove and, if the run is known, compares it with the programs that
-//! [`fitgpt_plan::torch`] builds for that run. The result is data; the caller chooses the words.
+//! [`fitgpt_fit::torch`] builds for that run. The result is data; the caller chooses the words.
 //! Nothing is guessed: if several tensors would print the same number, all of them are listed,
 //! and if none does, that is the finding.
 //!

@@ -1,11 +1,11 @@
 //! The logs of `examples/`: the expected diagnosis of each, and its JSON.
 
+use fitgpt_config::MachineFacts;
 use fitgpt_doctor::{
     Cause, Certainty, Context, Diagnosis, MemoryKind, PhaseName, TensorName, diagnose,
     parse::{HarmlessLine, Log},
     size,
 };
-use fitgpt_plan::config::MachineFacts;
 use serde_json::{Value, json};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");

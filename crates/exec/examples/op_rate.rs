@@ -20,13 +20,10 @@ use fitgpt_exec::{
     },
     reference::{Reference, ReferenceTarget},
 };
-use fitgpt_plan::{
-    config::Gelu,
+use fitgpt_program::{
+    Access, Adam, Dropout, DropoutSite, Gelu, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
+    Tensor, TensorClass, TensorRole,
     memory::{Limits, Target, VerifiedPlan, place, verify},
-    program::{
-        Access, Adam, Dropout, DropoutSite, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
-        Tensor, TensorClass, TensorRole,
-    },
     units::{Bytes, DType, TensorId},
 };
 use half::{bf16, f16};

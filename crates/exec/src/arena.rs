@@ -15,9 +15,9 @@ use std::{
 };
 
 use bytemuck::Pod;
-use fitgpt_plan::{
+use fitgpt_program::{
+    Access, Op, Program,
     memory::{PlacedOperand, Slot, VerifiedPlan},
-    program::{Access, Op, Program},
     units::{Bytes, DType, OpIndex, TensorId},
 };
 
@@ -317,9 +317,9 @@ impl<'a> Operands<'a> {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{
+    use fitgpt_program::{
+        Life, Operand, ProgramKind, Tensor, TensorClass, TensorRole,
         memory::{Limits, PlacedProgram, Plan, Space, Target, place, verify},
-        program::{Life, Operand, ProgramKind, Tensor, TensorClass, TensorRole},
     };
 
     use super::*;

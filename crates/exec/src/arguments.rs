@@ -1,6 +1,6 @@
 //! The values that change from one run of a program to the next.
 
-use fitgpt_plan::program::{Program, ProgramKind};
+use fitgpt_program::{Program, ProgramKind};
 
 /// The arguments of running a program once. Each kernel takes what its op needs.
 #[derive(Clone, Copy, Debug, PartialEq)]

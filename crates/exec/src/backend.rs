@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use fitgpt_plan::{
+use fitgpt_program::{
+    Op, Program,
     memory::{Limits, Slot, VerifiedPlan},
-    program::{Op, Program},
     units::{Bytes, OpIndex, TensorId},
 };
 

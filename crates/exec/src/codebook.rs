@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 
 /// A map from codes to numbers, with tables that find the nearest number of a value.
 #[derive(Debug)]
-pub(crate) struct Codebook {
+pub struct Codebook {
     /// By code, ascending.
-    pub(crate) values: [f32; CODES],
+    pub values: [f32; CODES],
     /// Values above `above[k]` have a code above `k`.
     above: [f32; CODES],
     /// The code of the smallest value of each cell: first the positive cells, then the negative
@@ -36,12 +36,12 @@ static UNSIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(&values(fal
 
 impl Codebook {
     /// For first moments: numbers in [-1, 1].
-    pub(crate) fn signed() -> &'static Self {
+    pub fn signed() -> &'static Self {
         &SIGNED
     }
 
     /// For second moments: numbers in [0, 1].
-    pub(crate) fn unsigned() -> &'static Self {
+    pub fn unsigned() -> &'static Self {
         &UNSIGNED
     }
 

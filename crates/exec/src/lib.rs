@@ -11,7 +11,7 @@
 pub mod arena;
 mod arguments;
 mod backend;
-mod codebook;
+pub mod codebook;
 
 pub mod element;
 pub mod random;
@@ -19,8 +19,6 @@ pub mod random;
 pub mod reference;
 
 pub mod cpu;
-
-pub mod conformance;
 
 pub use self::{
     arena::{ArenaRefused, BeforeTouch},

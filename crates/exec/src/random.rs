@@ -1,7 +1,7 @@
 //! Dropout masks from counters: a pure function of (seed, step, sequence, layer, site, element).
 //! Masks are never stored; recomputing one gives the same mask.
 
-use fitgpt_plan::program::{Dropout, DropoutSite};
+use fitgpt_program::{Dropout, DropoutSite};
 
 use crate::Arguments;
 

@@ -7,9 +7,9 @@ use std::sync::{
 };
 
 use fitgpt_exec::{ArenaRefused, arena::Arena};
-use fitgpt_plan::{
+use fitgpt_program::{
+    Op, Program,
     memory::{Limits, Plan, Target, VerifiedPlan, verify},
-    program::{Op, Program},
     units::Bytes,
 };
 

@@ -1,12 +1,12 @@
 //! Compares the CPU with the reference: every op and small models, on every instruction set of this
 //! machine, with one, two and three threads.
 
+use fitgpt_conformance::{WATCHED, judge, judge_model, same_bits};
 use fitgpt_exec::{
     Backend, BackendError, Watch,
-    conformance::{WATCHED, judge, judge_model, same_bits},
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::memory::VerifiedPlan;
+use fitgpt_program::memory::VerifiedPlan;
 
 fn target(threads: usize, isa: Isa) -> CpuTarget {
     CpuTarget { limits: WATCHED, ..CpuTarget::new(threads, isa) }

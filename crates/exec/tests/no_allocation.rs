@@ -12,17 +12,17 @@ use fitgpt_exec::{
     Arguments, Backend, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{
-    config::Gelu,
+use fitgpt_model::{
+    Model,
+    decoder::{decode, evaluate, prefill, train, update},
     family::gpt2::Gpt2Sizes,
-    memory::{place, verify},
-    model::Model,
     optimizer::Optimizer,
-    program::{
-        Adam, Life,
-        decoder::{Recompute, Training, decode, evaluate, prefill, train, update},
-    },
     shard::Share,
+    training::{Recompute, Training},
+};
+use fitgpt_program::{
+    Adam, Gelu, Life,
+    memory::{place, verify},
     units::{Bytes, DType, TensorId},
 };
 
@@ -86,7 +86,7 @@ fn target() -> CpuTarget {
     CpuTarget::new(2, Isa::best())
 }
 
-fn backend(programs: Vec<fitgpt_plan::program::Program>) -> Cpu {
+fn backend(programs: Vec<fitgpt_program::Program>) -> Cpu {
     let plan = verify(place(programs, &target()).unwrap(), &target()).unwrap();
     let mut cpu = Cpu::new(plan, target(), Watch::Off).unwrap();
     // State that can train: small numbers of both signs, positive second moments.

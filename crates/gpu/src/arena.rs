@@ -8,9 +8,8 @@ use cubecl::{
     server::Handle,
 };
 use fitgpt_exec::{BackendError, MemoryRefused};
-use fitgpt_plan::{
-    memory::{Slot, VerifiedPlan},
-    report::RuntimePool,
+use fitgpt_program::{
+    memory::{RuntimePool, Slot, VerifiedPlan},
     units::Bytes,
 };
 
@@ -321,11 +320,9 @@ pub(crate) fn clean(client: &Client) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{
-        config::{Precision, Written},
-        job::{self, Job, TRAIN, UPDATE},
-        memory::Space,
-    };
+    use fitgpt_config::{Precision, Written};
+    use fitgpt_model::job::{self, Job, TRAIN, UPDATE};
+    use fitgpt_program::memory::Space;
 
     use super::*;
     use crate::{GpuTarget, adapters};

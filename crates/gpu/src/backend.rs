@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use fitgpt_exec::{Arguments, Backend, BackendError, GUARD, POISON, Watch};
-use fitgpt_plan::{
+use fitgpt_program::{
     memory::{Slot, VerifiedPlan},
     units::{Bytes, OpIndex, TensorId},
 };

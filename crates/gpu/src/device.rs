@@ -18,8 +18,8 @@ use cubecl::{
     },
 };
 use fitgpt_exec::BackendError;
-use fitgpt_plan::{
-    report::RuntimePool,
+use fitgpt_program::{
+    memory::RuntimePool,
     units::{Bytes, DType},
 };
 

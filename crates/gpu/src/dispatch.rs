@@ -23,9 +23,9 @@ use cubecl::{
     prelude::{BufferArg, Client, ComptimeOptionArgs, CubeCount, CubeDim},
 };
 use fitgpt_exec::{Arguments, random};
-use fitgpt_plan::{
+use fitgpt_program::{
+    Dropout, Op, Program,
     memory::{Slot, VerifiedPlan},
-    program::{Dropout, Op, Program},
     units::{DType, OpIndex, TensorId},
 };
 

@@ -20,13 +20,13 @@ use cubecl::{
     ir::{DeviceProperties, TargetProperties},
     prelude::{BufferArg, CubeCount, CubeDim, KernelId},
 };
+use fitgpt_config::{Config, Precision, Written};
 use fitgpt_exec::{Arguments, Backend, Watch, random::fmix32};
-use fitgpt_plan::{
-    config::{Config, Precision, Written},
+use fitgpt_model::{
     job::{self, Job},
-    program::decoder::Recompute,
-    units::Bytes,
+    training::Recompute,
 };
+use fitgpt_program::units::Bytes;
 
 use crate::{
     AdapterKind, Gpu, GpuDevice, GpuProperties, GpuRefusal, GpuTarget, adapters,

@@ -19,7 +19,7 @@ pub(crate) fn of(_adapter: &wgpu::Adapter) -> Option<ReportedMemory> {
 #[cfg(not(target_vendor = "apple"))]
 pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<ReportedMemory> {
     use ash::vk;
-    use fitgpt_plan::units::Bytes;
+    use fitgpt_program::units::Bytes;
 
     // SAFETY: the adapter is only read, and nothing made from it outlives this call.
     let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;

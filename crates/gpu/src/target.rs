@@ -1,8 +1,8 @@
 //! A GPU as a planning target: its limits, and the scratch of each op.
 
-use fitgpt_plan::{
+use fitgpt_program::{
+    Op, Program,
     memory::{Limits, Target},
-    program::{Op, Program},
     units::{Bytes, DType, TensorId},
 };
 

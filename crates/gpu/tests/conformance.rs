@@ -1,11 +1,9 @@
 //! The conformance suite on software Vulkan.
 
-use fitgpt_exec::{
-    Backend, Watch,
-    conformance::{Factors, judge_model_stored, judge_stored},
-};
+use fitgpt_conformance::{Factors, judge_model_stored, judge_stored};
+use fitgpt_exec::{Backend, Watch};
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
-use fitgpt_plan::{
+use fitgpt_program::{
     memory::VerifiedPlan,
     units::{Bytes, DType},
 };

@@ -3,19 +3,20 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fitgpt_config::Family;
 use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, RuntimeMemory, adapters};
-use fitgpt_plan::{
-    config::Gelu,
-    family::{Family, gpt2::Gpt2Sizes},
+use fitgpt_model::{
+    Biases, MlpKind, Model, NormKind, Positions,
+    decoder::{train, update},
+    family::gpt2::Gpt2Sizes,
     job,
-    model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
-    program::{
-        Adam, TensorClass,
-        decoder::{Recompute, Training, train, update},
-    },
     shard::Share,
+    training::{Recompute, Training},
+};
+use fitgpt_program::{
+    Adam, Gelu, Rope, RopeScaling, TensorClass,
     units::{Bytes, DType, Real, TensorId},
 };
 

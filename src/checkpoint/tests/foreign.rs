@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, fs};
 
-use fitgpt_plan::{config::Gelu, model::MlpKind};
+use fitgpt_model::MlpKind;
+use fitgpt_program::Gelu;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 

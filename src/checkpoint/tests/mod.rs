@@ -9,12 +9,9 @@ mod round_trip;
 
 use std::{collections::BTreeMap, path::Path};
 
-use fitgpt_plan::{
-    config::{Gelu, Written},
-    family::{Family, gpt2::Gpt2Sizes},
-    model::{Biases, Model},
-    units::DType,
-};
+use fitgpt_config::{Family, Written};
+use fitgpt_model::{Biases, Model, family::gpt2::Gpt2Sizes};
+use fitgpt_program::{Gelu, units::DType};
 use serde_json::{Map, json};
 
 use super::{

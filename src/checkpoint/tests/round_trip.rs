@@ -104,7 +104,7 @@ fn large_tensors_are_copied_in_small_pieces() {
     ];
     assert!(band_and_group(rows, 1024).0 < rows);
     assert!(entries[0].count() > MAX_BYTES / 4);
-    let naming = Family::Gpt2.naming();
+    let naming = fitgpt_model::naming(Family::Gpt2);
     let tensors = &Tensors { naming, weights: entries.to_vec(), states: Vec::new() };
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
@@ -121,7 +121,7 @@ fn large_tensors_are_copied_in_small_pieces() {
 fn every_bit_of_a_value_survives() {
     let weights = TensorEntry::weights("h.0.mlp.c_fc.weight", &[3, 2]);
     let states = vec![TensorEntry { state: Some("exp_avg"), ..weights.clone() }];
-    let naming = Family::Gpt2.naming();
+    let naming = fitgpt_model::naming(Family::Gpt2);
     let tensors = &Tensors { naming, weights: vec![weights], states };
     let bits = [0x0040_1234, 0xFF7F_FFFF, 0x8000_0000, 0x0000_0001, 0x7F7F_FFFF, 0x3F80_0001];
     let mut memory = Memory::empty(tensors, Which::All);
@@ -188,7 +188,7 @@ fn a_document_that_loses_a_field_is_refused_by_its_path() {
     }
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let naming = Family::Gpt2.naming();
+    let naming = fitgpt_model::naming(Family::Gpt2);
     let tensors = &Tensors { naming, weights: Vec::new(), states: Vec::new() };
     let contents = contents(&architecture, tensors, 1);
     let document =

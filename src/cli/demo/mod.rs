@@ -8,7 +8,7 @@ mod sandbox;
 use std::{path::Path, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 use serde_json::json;
 
 use self::sandbox::{DemoFolder, Excerpt, Sandbox, StepError};

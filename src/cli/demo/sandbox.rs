@@ -10,7 +10,7 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 use serde_json::Value;
 
 use super::super::{Failure, OutputStyle};

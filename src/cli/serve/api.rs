@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fitgpt_plan::{config::SizeLimit, device::GPUS, program::TensorClass};
+use fitgpt_config::SizeLimit;
+use fitgpt_fit::device::GPUS;
+use fitgpt_program::TensorClass;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -197,7 +199,7 @@ impl PageApi {
 
     /// Everything that the page needs when it loads.
     fn start(&self) -> Value {
-        let card = |gpu: &fitgpt_plan::device::CardSpec| json!({ "name": gpu.name, "bytes": gpu.total_bytes() });
+        let card = |gpu: &fitgpt_fit::device::CardSpec| json!({ "name": gpu.name, "bytes": gpu.total_bytes() });
         let mut cards: Vec<_> = GPUS.iter().map(card).collect();
         cards.sort_by_key(|card| card["bytes"].as_u64());
         let class = |class: TensorClass| json!({ "id": class.name(), "name": names::class(class), "colour": colour(class) });

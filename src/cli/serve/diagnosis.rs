@@ -8,11 +8,9 @@ use std::{
     sync::Arc,
 };
 
+use fitgpt_config::{Config, Written};
 use fitgpt_doctor::{Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain};
-use fitgpt_plan::{
-    config::{Config, Written},
-    device,
-};
+use fitgpt_fit::device;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

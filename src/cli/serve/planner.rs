@@ -9,15 +9,15 @@ use std::{
     thread,
 };
 
-use fitgpt_plan::{
-    config::{Config, ConfigValue, Precision, Written},
-    fit,
-    job::divisors,
-    memory::{Target, lifetimes},
-    model::Model,
-    program::{Program, TensorClass},
+use fitgpt_config::{Config, ConfigValue, Precision, Written, divisors};
+use fitgpt_fit::{fit, torch};
+use fitgpt_model::{
+    Model,
     report::{PhaseTimeline, PlanReport},
-    torch,
+};
+use fitgpt_program::{
+    Program, TensorClass,
+    memory::{Target, lifetimes},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};

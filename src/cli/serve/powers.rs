@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fitgpt_plan::config::{Config, ConfigValue, InitFrom, Written};
+use fitgpt_config::{Config, ConfigValue, InitFrom, Written};
 
 use super::super::Failure;
 use crate::{data::STORIES, run::pretrained, words::serve as messages};
@@ -88,7 +88,7 @@ pub(super) fn of_run(config: &Config) -> Result<Vec<String>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::config::KEYS;
+    use fitgpt_config::KEYS;
 
     use super::*;
 

@@ -1,11 +1,12 @@
 //! GPUs, in a build with feature `gpu`: which one a name selects, and opening it.
 
 use fitgpt_exec::MemoryRefused;
+use fitgpt_fit::device::GRAPHICS_CONTEXT_BYTES;
 use fitgpt_gpu::{
     Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuRefusal, GpuTarget, NoVulkan, adapters,
     cuda_faults, vulkan,
 };
-use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
+use fitgpt_program::units::DType;
 
 use super::{
     AvailableGpu, AvailableGpus, Backend, BackendError, Bytes, CaseSelection, DTYPES, DeviceChoice,
@@ -205,7 +206,7 @@ impl Opened {
         precision: Precision,
     ) -> Result<(), Unavailable> {
         let device = || self.adapter.name.clone();
-        if !self.device.properties().stores(DType::from(precision)) {
+        if !self.device.properties().stores(precision.dtype()) {
             return Err(Unavailable::NoType { device: device(), dtype: precision });
         }
         let unsuitable =

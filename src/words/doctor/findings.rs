@@ -1,10 +1,10 @@
 //! One sentence for each rule, built from the evidence.
 
+use fitgpt_config::ConfigError;
 use fitgpt_doctor::{
     AccountShare, Cause, Certainty, Finding, GrowthSign, HostSign, OtherFailure, RequestedTensor,
     Reservation, ShareName, TensorName,
 };
-use fitgpt_plan::config::ConfigError;
 
 use super::size;
 use crate::words::{Lang, errors::Translate as _, lang};

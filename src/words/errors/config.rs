@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use fitgpt_plan::config::{ConfigError, FamilyRule, Location, ValueKind, ValueRange};
+use fitgpt_config::{ConfigError, FamilyRule, Location, ValueKind, ValueRange};
 
 use super::{Translate, python};
 

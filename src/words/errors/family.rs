@@ -1,6 +1,7 @@
 //! Why a `config.json` does not describe a model that this program has.
 
-use fitgpt_plan::family::{Family, FamilyError, Requirement};
+use fitgpt_config::Family;
+use fitgpt_model::family::{FamilyError, Requirement};
 
 use super::Translate;
 

@@ -1,8 +1,6 @@
 //! Why a config's Python was not read.
 
-use fitgpt_plan::config::{
-    Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun,
-};
+use fitgpt_config::{Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun};
 
 messages! {
     expected(wanted, found) {

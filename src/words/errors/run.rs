@@ -1,7 +1,8 @@
 //! Why a run cannot be planned, set up or continued.
 
 use fitgpt_exec::{ArenaRefused, BackendError, MemoryRefused};
-use fitgpt_plan::{device::DeviceError, memory::PlanError};
+use fitgpt_fit::device::DeviceError;
+use fitgpt_program::memory::PlanError;
 
 use super::{Translate, io};
 use crate::run::{

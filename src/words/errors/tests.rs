@@ -2,19 +2,16 @@
 
 use std::{error::Error, io, path::PathBuf};
 
-use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::ArenaRefused};
-use fitgpt_pickle::PickleError;
-use fitgpt_plan::{
-    config::{
-        ConfigError, Construct, DeviceChoice, ExpectedToken, FamilyRule, FoundToken,
-        GivenArguments, LaneSplit, Location, MachineFacts, Precision, Reason, ValueKind, ValueNoun,
-        ValueRange, Written,
-    },
-    device,
-    family::{FamilyError, Requirement},
-    memory::PlanError,
-    units::Bytes,
+use fitgpt_config::{
+    ConfigError, Construct, DeviceChoice, ExpectedToken, FamilyRule, FoundToken, GivenArguments,
+    LaneSplit, Location, MachineFacts, Precision, Reason, ValueKind, ValueNoun, ValueRange,
+    Written,
 };
+use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::ArenaRefused};
+use fitgpt_fit::device;
+use fitgpt_model::family::{FamilyError, Requirement};
+use fitgpt_pickle::PickleError;
+use fitgpt_program::{memory::PlanError, units::Bytes};
 
 use super::{Translate, config};
 use crate::{
@@ -398,7 +395,7 @@ fn preparing() {
         same(&ExportError::NoTokenizer { folder: folder.clone(), kind });
     }
     same(&ExportError::RopeScaling);
-    same(&ExportError::Family { family: fitgpt_plan::family::Family::Llama });
+    same(&ExportError::Family { family: fitgpt_config::Family::Llama });
     same(&ExportError::Optimizer { name: "muon" });
     for error in [
         OutputError::Input { path: folder.clone() },

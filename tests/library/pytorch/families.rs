@@ -7,20 +7,21 @@ use fitgpt::{
     checkpoint::{PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights},
     run::init,
 };
+use fitgpt_config::Family;
 use fitgpt_exec::{
     Arguments, Backend, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{
-    family::Family,
+use fitgpt_model::{
+    Model,
     job::{self, Job, TRAIN, UPDATE},
-    model::Model,
     optimizer::Optimizer,
-    program::{
-        Adam, TrainingState,
-        decoder::{Recompute, Training},
-    },
     shard::Share,
+    state::TrainingState,
+    training::{Recompute, Training},
+};
+use fitgpt_program::{
+    Adam,
     units::{Bytes, DType},
 };
 use serde::Deserialize;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use fitgpt_plan::{config::Gelu, family::gpt2::Gpt2Sizes};
+use fitgpt_model::family::gpt2::Gpt2Sizes;
+use fitgpt_program::Gelu;
 
 use super::golden::{self, CASES, Golden, GoldenTensor, GoldenTensors};
 

@@ -5,7 +5,8 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use fitgpt_plan::{config::Gelu, family::gpt2::Gpt2Sizes, model::Model};
+use fitgpt_model::{Model, family::gpt2::Gpt2Sizes};
+use fitgpt_program::Gelu;
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 

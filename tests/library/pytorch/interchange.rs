@@ -8,7 +8,8 @@ use fitgpt_exec::{
     Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{job, program::decoder, units::DType};
+use fitgpt_model::{decoder, job};
+use fitgpt_program::units::DType;
 
 use super::{families::FOLDERS, golden};
 

@@ -8,14 +8,14 @@ use fitgpt_exec::{
     Arguments, Backend, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{
+use fitgpt_model::{
     job::{self, EVALUATE, Job, TRAIN, UPDATE},
     optimizer::Optimizer,
-    program::{
-        Adam,
-        decoder::{Recompute, Training},
-    },
     shard::Share,
+    training::{Recompute, Training},
+};
+use fitgpt_program::{
+    Adam,
     units::{Bytes, DType, TensorId},
 };
 

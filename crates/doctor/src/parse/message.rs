@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use fitgpt_plan::units::DType;
+use fitgpt_program::units::DType;
 
 use super::{
     bare,

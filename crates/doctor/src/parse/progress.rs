@@ -1,6 +1,6 @@
 //! The output of nanoGPT's training script: its progress and its config.
 
-use fitgpt_plan::config::Key;
+use fitgpt_config::Key;
 
 use super::squeezed::Offset;
 

@@ -1,6 +1,6 @@
 //! Settings in the log of any stack: model names, batch and sequence sizes, memory tables.
 
-use fitgpt_plan::published::{self, Published};
+use fitgpt_model::published::{self, Published};
 
 use super::{prose, size::PrintedSize};
 

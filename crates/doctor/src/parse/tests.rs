@@ -480,7 +480,7 @@ fn ranks_are_counted_and_their_frames_kept_apart() {
     assert_eq!(log.frames.iter().map(|f| f.line).collect::<Vec<_>>(), [305]);
 }
 
-use fitgpt_plan::units::DType;
+use fitgpt_program::units::DType;
 
 /// A log as pasted into a forum: wrapped at a column, with a prefix before each line.
 fn dressed(log: &str, columns: usize, before: &str, after: &str, end: &str) -> String {

@@ -1,8 +1,8 @@
 //! The memory that a program holds when it requests a tensor, compared with the message.
 
-use fitgpt_plan::{
+use fitgpt_program::{
+    Program, Tensor, TensorClass,
     memory::{Lifetime, lifetimes},
-    program::{Program, Tensor, TensorClass},
 };
 
 use crate::{
@@ -86,7 +86,7 @@ impl<'a> LiveTensors<'a> {
 
 /// State and inputs exist before the program begins.
 fn is_there_before(tensor: &Tensor) -> bool {
-    use fitgpt_plan::program::Life;
+    use fitgpt_program::Life;
     matches!(tensor.life, Life::Always | Life::Input)
 }
 

@@ -1,10 +1,8 @@
 //! Every tensor of the run that matches the requested size.
 
-use fitgpt_plan::{
-    family::gpt2,
-    program::{Access, Program, Tensor, TensorClass, TensorRole},
-    torch::{self, LossForm, TorchOptions, TorchPrecision},
-};
+use fitgpt_config::{GPT2_VOCAB, PADDED_VOCAB};
+use fitgpt_fit::torch::{self, LossForm, TorchOptions, TorchPrecision};
+use fitgpt_program::{Access, Program, Tensor, TensorClass, TensorRole};
 
 use super::{
     account::{HeldMemory, LiveTensors},
@@ -39,7 +37,7 @@ impl Candidate {
     /// scores, so a shape of another kind of model is not named.
     pub(super) fn printed(shape: &PrintedShape, domain: Domain) -> Self {
         let is_text = domain != Domain::OtherTraining && domain != Domain::Serving;
-        let is_vocab = |axis: u64| [gpt2::VOCAB, gpt2::PADDED_VOCAB].map(u64::from).contains(&axis);
+        let is_vocab = |axis: u64| [GPT2_VOCAB, PADDED_VOCAB].map(u64::from).contains(&axis);
         let (name, role) = match shape.axes.as_slice() {
             [.., last] if is_vocab(*last) => (TensorName::Logits, Role::Logits),
             [_, _, rows, columns] if is_text && rows == columns => {

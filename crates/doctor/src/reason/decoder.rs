@@ -1,6 +1,7 @@
 //! A decoder in any stack: its sizes, and its tensors that match the request.
 
-use fitgpt_plan::{published::Published, units::DType};
+use fitgpt_model::published::Published;
+use fitgpt_program::units::DType;
 
 use crate::{
     diagnosis::{CandidateTensor, PhaseName, Role, TensorName},

@@ -1,6 +1,6 @@
 //! What the numbers of the message alone prove.
 
-use fitgpt_plan::device::{CUDA_CONTEXT_BYTES, CUDA_CONTEXT_MOST_BYTES};
+use fitgpt_fit::device::{CUDA_CONTEXT_BYTES, CUDA_CONTEXT_MOST_BYTES};
 
 use crate::{
     diagnosis::MemoryFacts,

@@ -1,6 +1,8 @@
 //! Without a config: common runs with a tensor of the requested size.
 
-use fitgpt_plan::{family::gpt2, published, units::DType};
+use fitgpt_config::{GPT2_VOCAB, PADDED_VOCAB};
+use fitgpt_model::published;
+use fitgpt_program::units::DType;
 
 use crate::{
     diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role, TensorName},
@@ -20,7 +22,7 @@ pub(super) fn gpt2_sizes() -> impl Iterator<Item = &'static published::Published
 }
 
 /// As nanoGPT pads it, and as published.
-const VOCABS: [u64; 2] = [gpt2::PADDED_VOCAB as u64, gpt2::VOCAB as u64];
+const VOCABS: [u64; 2] = [PADDED_VOCAB as u64, GPT2_VOCAB as u64];
 const SEQS: [u64; 4] = [1024, 512, 2048, 256];
 const MOST: usize = 12;
 

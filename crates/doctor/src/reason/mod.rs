@@ -16,6 +16,12 @@ mod phase;
 mod state;
 pub(crate) mod trace;
 
+use fitgpt_config::ConfigError;
+use fitgpt_fit::{
+    device::{CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
+    torch,
+};
+
 pub use self::decoder::Decoder;
 pub(crate) use self::{
     candidates::Candidate,
@@ -24,12 +30,6 @@ pub(crate) use self::{
     next::{next, peak_bytes},
     run::{ConfigOrigin, TrainingRun},
 };
-use fitgpt_plan::{
-    config::ConfigError,
-    device::{CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
-    torch,
-};
-
 use crate::{
     diagnosis::{
         Account, AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryFacts,

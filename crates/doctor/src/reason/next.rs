@@ -1,9 +1,7 @@
 //! What fails next, after this failure is fixed.
 
-use fitgpt_plan::{
-    memory::profile,
-    torch::{self, CachingAllocator, TorchOptions, TorchPhase},
-};
+use fitgpt_fit::torch::{self, CachingAllocator, TorchOptions, TorchPhase};
+use fitgpt_program::memory::profile;
 
 use super::{Analysis, TrainingRun};
 use crate::diagnosis::{AccountShare, NextFailure, PhaseName, ShareName};

@@ -1,12 +1,10 @@
 //! The run of the log: its config, its model and its PyTorch options.
 
-use fitgpt_plan::{
-    config::{Config, ConfigError, ConfigValue, Precision, Written},
-    device::CardSpec,
-    family::{Family, gpt2},
-    model::Model,
-    torch::TorchOptions,
+use fitgpt_config::{
+    Config, ConfigError, ConfigValue, Family, GPT2_VOCAB, PADDED_VOCAB, Precision, Written,
 };
+use fitgpt_fit::{device::CardSpec, torch::TorchOptions};
+use fitgpt_model::Model;
 
 use crate::{
     diagnosis::{AssumedRun, Domain},
@@ -83,15 +81,15 @@ impl TrainingRun {
         if let Some(size) = published {
             let sizes = [("n_layer", size.layers), ("n_head", size.heads), ("n_embd", size.width)];
             for (key, value) in sizes {
-                written.write(key, value.into(), fitgpt_plan::config::Location::of("init_from"))?;
+                written.write(key, value.into(), fitgpt_config::Location::of("init_from"))?;
             }
-            written.write("bias", true.into(), fitgpt_plan::config::Location::of("init_from"))?;
+            written.write("bias", true.into(), fitgpt_config::Location::of("init_from"))?;
         }
         let config = written.resolve()?;
         let vocab = match (config.vocab_size(), progress.vocab) {
             (0, Some(found)) => found,
-            (0, None) if published.is_some() => gpt2::VOCAB,
-            (0, None) => gpt2::PADDED_VOCAB,
+            (0, None) if published.is_some() => GPT2_VOCAB,
+            (0, None) => PADDED_VOCAB,
             (written, _) => written,
         };
         // The PyTorch programs are GPT-2 only, so no run of another family is assumed.
@@ -136,7 +134,7 @@ impl TrainingRun {
 /// The split of a step, if the log names the logits: their rows are the tokens of a micro-batch, and
 /// nanoGPT prints the tokens of a step. Keys that are written stay.
 fn split_of_logits(log: &Log, written: &Written) -> Vec<(&'static str, u64)> {
-    let vocab = u64::from(log.progress.vocab.unwrap_or(gpt2::PADDED_VOCAB));
+    let vocab = u64::from(log.progress.vocab.unwrap_or(PADDED_VOCAB));
     let Some([rows, columns]) = log.shape.as_ref().map(|shape| shape.axes.as_slice()) else {
         return Vec::new();
     };

@@ -12,7 +12,7 @@
 //! key for it (`fitgpt` has `eval_batch_size`). The training step may not fit either. Fewer
 //! `eval_iters` alone change nothing.
 
-use fitgpt_plan::torch::{TorchOptions, TorchPhase};
+use fitgpt_fit::torch::{TorchOptions, TorchPhase};
 
 use super::RuleMatch;
 use crate::{

@@ -12,7 +12,7 @@
 //! 8-bit moments, moments in host memory, sharding over several cards, or a smaller model. A smaller
 //! batch does not help.
 
-use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
+use fitgpt_fit::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 
 use super::RuleMatch;
 use crate::{

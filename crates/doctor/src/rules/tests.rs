@@ -10,7 +10,7 @@ const SMALL: &str = "batch_size = 4\ncompile = False\ndtype = 'bfloat16'";
 fn diagnosis(log: &str, config: &str) -> Diagnosis {
     let mut case = Context::new();
     if !config.is_empty() {
-        case.read_config("config.py", config, &fitgpt_plan::config::MachineFacts::default());
+        case.read_config("config.py", config, &fitgpt_config::MachineFacts::default());
     }
     diagnose(&Log::read(log.as_bytes()), &case)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fitgpt_plan::{
+use fitgpt_program::{
     memory::VerifiedPlan,
     units::{Bytes, OpIndex, TensorId},
 };

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use fitgpt_plan::{
-    program::{Dropout, Heads, Op, Program, Qkv},
+use fitgpt_program::{
+    Dropout, Heads, Op, Program, Qkv,
     units::{DType, TensorId},
 };
 use half::{bf16, f16};

@@ -2,7 +2,7 @@
 //!
 //! Elements of a mask are numbered within their sequence: `t · C + c`.
 
-use fitgpt_plan::program::Dropout;
+use fitgpt_program::Dropout;
 
 use crate::{
     Arguments,

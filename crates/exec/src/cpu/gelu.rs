@@ -10,7 +10,7 @@
 
 use std::f32::consts::FRAC_2_SQRT_PI;
 
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 
 use crate::cpu::{
     exp::{exp, power_and_rest},

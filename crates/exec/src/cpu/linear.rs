@@ -6,7 +6,7 @@
 //!
 //! The products are in [`matmul`]. This file sets up their operands and dropout masks.
 
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 
 use crate::{
     cpu::{

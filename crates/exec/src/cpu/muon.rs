@@ -11,7 +11,7 @@
 //! depend on the number of threads. X, the next X, G and the polynomial of G are in scratch.
 
 use bytemuck::Pod;
-use fitgpt_plan::{program::Muon, units::DType};
+use fitgpt_program::{Muon, units::DType};
 use half::bf16;
 
 use crate::{

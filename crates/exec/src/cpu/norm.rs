@@ -15,7 +15,7 @@
 //! RMS norm has no `mean(g)`. Sums over rows are computed for each block of rows, then the blocks
 //! are added in order.
 
-use fitgpt_plan::units::DType;
+use fitgpt_program::units::DType;
 
 use crate::{
     arena::Stored,

@@ -7,7 +7,7 @@
 //! x is (B, T, heads·D); a row of the table has D/2 cosines, then D/2 sines. One pass over memory.
 //! The inverse rotation negates the sines.
 
-use fitgpt_plan::{program::Turn, units::DType};
+use fitgpt_program::{Turn, units::DType};
 
 use crate::{
     arena::Stored,

@@ -3,7 +3,7 @@
 //! Number `i` is added to lane `i mod LANES`, and the lanes are folded at the end, so the order of
 //! summation depends only on the length of the row and the instruction set.
 
-use fitgpt_plan::units::DType;
+use fitgpt_program::units::DType;
 
 use crate::{
     cpu::isa::{Portable, Simd},

@@ -2,9 +2,9 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use fitgpt_plan::{
+use fitgpt_program::{
+    Op, Program, ProgramKind,
     memory::{Limits, Target},
-    program::{Op, Program, ProgramKind},
     units::{Bytes, DType, TensorId},
 };
 

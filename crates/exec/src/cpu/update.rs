@@ -10,7 +10,7 @@
 //!
 //! Both are limited by memory bandwidth and take one pass. Squares are summed in f64, by blocks.
 
-use fitgpt_plan::{program::Adam, shard::SHARD_BLOCK};
+use fitgpt_program::{Adam, SHARD_BLOCK};
 
 use crate::{
     Arguments,

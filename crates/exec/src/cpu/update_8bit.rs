@@ -4,7 +4,7 @@
 //! scale; see [`Codebook`]. No multiplication is fused with an addition, so codes and scales have
 //! the same bits on any machine.
 
-use fitgpt_plan::program::{Adam, QUANTISED_BLOCK};
+use fitgpt_program::{Adam, QUANTISED_BLOCK};
 
 use crate::{
     Arguments,

@@ -9,21 +9,24 @@
 //! `lse` is the log of the sum of exponentials of a row of scores. Backward recomputes the
 //! probabilities from the stored `lse`, and the sum of `p · d_p` from the stored `out`.
 
-use fitgpt_plan::program::{Heads, Op, Qkv};
+use fitgpt_program::{Heads, Op, Qkv};
 
 use super::{misplaced, values::OpValues};
 use crate::random::Mask;
 
 /// The attention of one sequence.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CausalAttention {
-    pub(crate) seq: usize,
-    pub(crate) heads: Heads,
-    pub(crate) mask: Option<Mask>,
+pub struct CausalAttention {
+    /// Tokens.
+    pub seq: usize,
+    /// Heads and their channels.
+    pub heads: Heads,
+    /// Dropout of the probabilities.
+    pub mask: Option<Mask>,
 }
 
 /// Channels of a joined row of queries, keys and values.
-pub(crate) fn joined_channels(heads: Heads) -> usize {
+pub fn joined_channels(heads: Heads) -> usize {
     (heads.query + 2 * heads.kv) as usize * heads.channels as usize
 }
 
@@ -66,7 +69,7 @@ impl CausalAttention {
     }
 
     /// `out` (T, H·D) and `lse` (H, T) of joined rows.
-    pub(crate) fn forward(&self, qkv: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    pub fn forward(&self, qkv: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let d = self.head_channels();
         let mut out = vec![0.0; self.seq * self.channels()];
         let heads = self.heads.query as usize;
@@ -200,7 +203,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::program::{Dropout, DropoutSite};
+    use fitgpt_program::{Dropout, DropoutSite};
 
     use super::*;
     use crate::{

@@ -3,7 +3,7 @@
 //! A cache is (B, block, G·D) for keys and the same for values. A prompt fills the first rows of
 //! one sequence. Each decoded token adds one row to its sequence and attends to all of its rows.
 
-use fitgpt_plan::program::{Heads, Op};
+use fitgpt_program::{Heads, Op};
 
 use super::{
     attention::{add_scaled, dot, joined_channels, load_joined, log_sum_exp},

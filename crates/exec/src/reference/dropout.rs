@@ -3,7 +3,7 @@
 //! The mask is a function of (seed, step, sequence, layer, site, element), so the gradient of a
 //! dropout is the same dropout. Elements are numbered within the sequence: `t · C + c`.
 
-use fitgpt_plan::program::{Dropout, Op};
+use fitgpt_program::{Dropout, Op};
 
 use super::{misplaced, values::OpValues};
 use crate::{Arguments, random::Mask};

@@ -6,7 +6,7 @@
 //!
 //! Backward adds to `d_wte` and `d_wpe`, because a token may occur many times.
 
-use fitgpt_plan::program::Op;
+use fitgpt_program::Op;
 
 use super::{dropout::drop_in_place, misplaced, values::OpValues};
 

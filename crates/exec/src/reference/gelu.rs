@@ -6,7 +6,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 
 const CUBIC: f64 = 0.044_715;
 

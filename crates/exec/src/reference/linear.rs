@@ -6,7 +6,7 @@
 //!
 //! Backward assigns the gradient of the input and adds to the gradients of weight and bias.
 
-use fitgpt_plan::{program::Op, units::TensorId};
+use fitgpt_program::{Op, units::TensorId};
 
 use super::{
     dropout::drop_in_place,

@@ -7,7 +7,7 @@
 //! `logits` is working memory for a chunk of rows. Its contents afterwards are undefined, and this
 //! definition does not use it.
 
-use fitgpt_plan::program::Op;
+use fitgpt_program::Op;
 
 use super::{attention::log_sum_exp, linear, misplaced, values::OpValues};
 

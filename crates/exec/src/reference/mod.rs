@@ -25,14 +25,14 @@ mod differences;
 
 use std::ops::Range;
 
-use fitgpt_plan::{
+use fitgpt_program::{
+    Op, Program,
     memory::{Limits, Target, VerifiedPlan},
-    program::{Op, Program},
     units::{Bytes, OpIndex, TensorId},
 };
 
 use self::values::OpValues;
-pub(crate) use self::{
+pub use self::{
     attention::{CausalAttention, joined_channels},
     norm::{Centre, statistics},
     update_8bit::decoded,
@@ -161,9 +161,9 @@ fn misplaced(op: &Op) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::{
+    use fitgpt_program::{
+        ProgramKind,
         memory::{place, verify},
-        program::ProgramKind,
     };
 
     use super::*;

@@ -9,10 +9,7 @@
 //! With more rows than columns, X is transposed for the iteration. `u`, `X`, `G` and `b G + c G²`
 //! are rounded to the iteration's type.
 
-use fitgpt_plan::{
-    program::{Muon, Op},
-    units::DType,
-};
+use fitgpt_program::{Muon, Op, units::DType};
 
 use super::{
     misplaced,
@@ -117,7 +114,7 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::config::AdjustLr;
+    use fitgpt_program::AdjustLr;
 
     use super::*;
 

@@ -8,8 +8,8 @@
 //! recomputing `out` gives the same bits. Backward assigns or adds to `d_x`, and adds to `d_weight`
 //! and `d_bias`.
 
-use fitgpt_plan::{
-    program::Op,
+use fitgpt_program::{
+    Op,
     units::{DType, TensorId},
 };
 
@@ -20,7 +20,7 @@ use super::{
 
 /// Which mean is subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Centre {
+pub enum Centre {
     /// The mean of the row: layer norm.
     Mean,
     /// Zero: RMS norm.
@@ -34,7 +34,7 @@ impl Centre {
 }
 
 /// Mean and reciprocal standard deviation of each row.
-pub(crate) fn statistics(
+pub fn statistics(
     x: &[f64],
     channels: usize,
     centre: Centre,

@@ -7,7 +7,7 @@
 //!
 //! The gradient of a rotation is the inverse rotation.
 
-use fitgpt_plan::program::{Op, Turn};
+use fitgpt_program::{Op, Turn};
 
 use super::{misplaced, values::OpValues};
 

@@ -9,7 +9,7 @@
 //! Gradients include the loss scale, which is divided out only here. The norm is clipped as
 //! `torch.nn.utils.clip_grad_norm_` does.
 
-use fitgpt_plan::program::{Adam, Op};
+use fitgpt_program::{Adam, Op};
 
 use super::{misplaced, values::OpValues};
 use crate::Arguments;

@@ -3,7 +3,7 @@
 //! A moment is `map[code] · scale`, with one scale for 256 elements, their largest magnitude. The
 //! update is that of [`super::update`] and uses the new moments before they are rounded.
 
-use fitgpt_plan::program::{Op, QUANTISED_BLOCK};
+use fitgpt_program::{Op, QUANTISED_BLOCK};
 
 use super::{
     misplaced,
@@ -16,7 +16,7 @@ use crate::codebook::Codebook;
 const SHARING: usize = QUANTISED_BLOCK as usize;
 
 /// The values of codes and their scales.
-pub(crate) fn decoded(book: &Codebook, codes: &[u8], scales: &[f64]) -> Vec<f64> {
+pub fn decoded(book: &Codebook, codes: &[u8], scales: &[f64]) -> Vec<f64> {
     let value =
         |(i, code): (usize, &u8)| f64::from(book.values[usize::from(*code)]) * scales[i / SHARING];
     codes.iter().enumerate().map(value).collect()

@@ -1,7 +1,7 @@
 //! Tensors as f64: widened when an op loads them, and rounded once when it stores them.
 
-use fitgpt_plan::{
-    program::Program,
+use fitgpt_program::{
+    Program,
     units::{DType, TensorId},
 };
 use half::{bf16, f16};
@@ -124,7 +124,7 @@ pub(super) fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
 }
 
 /// The elements in a tensor's bytes.
-pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+pub fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     fn values<T: Float + bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<f64> {
         let elements = bytes.chunks_exact(size_of::<T>());
         elements.map(|bytes| bytemuck::pod_read_unaligned::<T>(bytes).wide()).collect()
@@ -138,7 +138,7 @@ pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 }
 
 /// The bytes of a tensor that holds `values`.
-pub(crate) fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
+pub fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
     fn bytes<T: Float + bytemuck::Pod>(values: &[f64]) -> Vec<u8> {
         let rounded: Vec<T> = values.iter().map(|v| T::round(*v)).collect();
         bytemuck::cast_slice(&rounded).to_vec()

@@ -9,7 +9,7 @@ use cudarc::driver::{
     DriverError, result,
     sys::{self, CUdevice_attribute, CUfunction_attribute, is_culib_present},
 };
-use fitgpt_plan::units::Bytes;
+use fitgpt_program::units::Bytes;
 
 use super::{
     driver::{Address, Card, Driver, DriverFault, Launch, Source},

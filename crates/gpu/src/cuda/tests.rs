@@ -6,18 +6,18 @@ use std::{
     process::Command,
 };
 
+use fitgpt_config::{Config, Precision, Written};
+use fitgpt_conformance::{
+    CaseSelection, Factors, JudgedCase, judge_each, judge_model_stored, judge_stored,
+};
 use fitgpt_exec::{
     Arguments, Backend, BackendError, Watch,
-    conformance::{
-        CaseSelection, Factors, JudgedCase, judge_each, judge_model_stored, judge_stored,
-    },
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{
-    config::{Config, Precision, Written},
-    job::{self, Job, TRAIN, UPDATE},
+use fitgpt_model::job::{self, Job, TRAIN, UPDATE};
+use fitgpt_program::{
+    TensorClass,
     memory::VerifiedPlan,
-    program::TensorClass,
     units::{Bytes, DType},
 };
 

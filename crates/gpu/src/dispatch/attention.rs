@@ -3,10 +3,7 @@
 use std::ops::Range;
 
 use cubecl::prelude::{ComptimeOptionArgs, CubeCount, CubeDim, CubePrimitive};
-use fitgpt_plan::{
-    program::{Heads, Op, Qkv},
-    units::TensorId,
-};
+use fitgpt_program::{Heads, Op, Qkv, units::TensorId};
 
 use super::{F32, OpLaunch, OptionalMask, elements, launch, line, misplaced, optional};
 use crate::kernels::{

@@ -1,6 +1,6 @@
 //! Embeddings, forward and backward.
 
-use fitgpt_plan::program::Op;
+use fitgpt_program::Op;
 
 use super::{OpLaunch, OptionalMask, cubes, elements, launch, line, misplaced, optional};
 use crate::kernels::embed;

@@ -6,8 +6,8 @@ use cubecl::{
     ir::ElemType,
     prelude::{BufferArg, CubeCount, CubeDim},
 };
-use fitgpt_plan::{
-    program::{Op, Tensor},
+use fitgpt_program::{
+    Op, Tensor,
     units::{DType, TensorId},
 };
 
@@ -321,13 +321,10 @@ fn square() -> CubeDim {
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_config::{Precision, Written};
     use fitgpt_exec::{Arguments, Backend, Watch};
-    use fitgpt_plan::{
-        config::{Precision, Written},
-        job::{self, Job, TRAIN},
-        program::{Life, TensorClass},
-        units::Bytes,
-    };
+    use fitgpt_model::job::{self, Job, TRAIN};
+    use fitgpt_program::{Life, TensorClass, units::Bytes};
 
     use super::*;
     use crate::{AdapterKind, Gpu, GpuDevice, GpuProperties, GpuTarget, adapters};

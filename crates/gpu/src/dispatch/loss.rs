@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fitgpt_plan::{program::Op, units::TensorId};
+use fitgpt_program::{Op, units::TensorId};
 
 use super::{
     F32, OpLaunch, cubes, elements, launch, line,

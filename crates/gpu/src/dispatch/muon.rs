@@ -1,8 +1,8 @@
 //! Muon.
 
 use cubecl::prelude::{BufferArg, CubeCount, CubeDim};
-use fitgpt_plan::{
-    program::{Muon, Op},
+use fitgpt_program::{
+    Muon, Op,
     units::{DType, TensorId},
 };
 

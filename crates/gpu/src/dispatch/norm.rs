@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cubecl::prelude::{BufferArg, CubeCount};
-use fitgpt_plan::{program::Op, units::TensorId};
+use fitgpt_program::{Op, units::TensorId};
 
 use super::{OpLaunch, cubes, elements, launch, line, misplaced, optional};
 use crate::{

@@ -1,6 +1,6 @@
 //! Rotary positions, forward and inverse.
 
-use fitgpt_plan::program::{Op, Turn};
+use fitgpt_program::{Op, Turn};
 
 use super::{OpLaunch, elements, launch, line, misplaced};
 use crate::kernels::rotary;

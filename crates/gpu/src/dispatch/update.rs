@@ -3,10 +3,7 @@
 use std::ops::Range;
 
 use cubecl::prelude::BufferArg;
-use fitgpt_plan::{
-    program::{Adam, Op, QUANTISED_BLOCK},
-    units::TensorId,
-};
+use fitgpt_program::{Adam, Op, QUANTISED_BLOCK, units::TensorId};
 
 use super::{OpLaunch, cubes, elements, launch, line, misplaced};
 use crate::kernels::{

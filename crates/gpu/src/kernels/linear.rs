@@ -4,7 +4,7 @@
 //! registers, so that intermediate results are never stored.
 
 use cubecl::{ir::ElemType, prelude::*};
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 
 use super::{
     mask::{DropoutMask, factor},

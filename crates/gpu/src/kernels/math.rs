@@ -7,7 +7,7 @@
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use cubecl::{ir::HardwareProperties, prelude::*};
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 
 /// Units of a cube that works on one row or on a range of elements.
 pub(crate) const UNITS: u32 = 256;

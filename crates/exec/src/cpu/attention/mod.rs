@@ -21,7 +21,7 @@ mod forward;
 #[cfg(test)]
 mod tests;
 
-use fitgpt_plan::program::Heads;
+use fitgpt_program::Heads;
 
 pub(super) use self::{
     backward::{AttentionBackward, backward, scratch as backward_scratch},

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 
 use crate::{
     cpu::{gelu, isa::Simd, parts::Tile, swiglu},

@@ -3,7 +3,7 @@
 //! Operands are small integers if possible: their sums are exact in f32, so results must be equal,
 //! and no tolerance can hide a missing or extra term.
 
-use fitgpt_plan::config::Gelu;
+use fitgpt_program::Gelu;
 use half::{bf16, f16};
 use proptest::prelude::*;
 

@@ -1,0 +1,441 @@
+//! Every key of a config, in one table.
+//!
+//! The command line's arguments, completions and help, a resolved [`Config`](super::Config)
+//! and its JSON are all generated from it.
+
+use std::{borrow::Cow, fmt};
+
+use fitgpt_program::{AdjustLr, Gelu};
+
+use super::{
+    choice::{DeviceChoice, Family, GradCheckpoint, InitFrom, RopeSetting},
+    limits::{CHANNELS, HEADS, LAYERS, POSITIONS, SEQUENCES, VOCABULARY},
+    optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
+    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
+    value::ConfigValue,
+};
+
+/// One key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// As in `--name=value` and `name = value`.
+    pub name: &'static str,
+    /// Which program has it.
+    pub group: KeyGroup,
+    /// What it takes.
+    pub kind: ValueKind,
+    /// The value if none is written; `None` if it depends on the device.
+    pub default: ConfigValue,
+    /// Allowed values.
+    pub range: ValueRange,
+    /// One line for `--help`.
+    pub help: &'static str,
+}
+
+/// Which program has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyGroup {
+    /// A key of nanoGPT's `train.py`.
+    NanoGpt,
+    /// A key of nanoGPT's `train.py` that this engine ignores.
+    Ignored,
+    /// A key that nanoGPT does not have.
+    FitGpt,
+    /// A key of sampling.
+    Sampling,
+}
+
+/// The kind of value a key takes. Displays as a noun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// `True` or `False`.
+    Bool,
+    /// Any string.
+    Text,
+    /// One of a few strings.
+    Choice(&'static [&'static str]),
+    /// One of a few strings, or `None`: chosen for the device.
+    ChoiceOrNone(&'static [&'static str]),
+    /// `True`, `False` or one of a few strings.
+    BoolOr(&'static [&'static str]),
+    /// A device's name, some with an index: `cuda:1`.
+    Device(&'static [&'static str]),
+    /// A size in memory such as `12GB`; empty for none.
+    Size,
+}
+
+impl fmt::Display for ValueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Int => "an int",
+            Self::Float => "a float",
+            Self::Bool => "True or False",
+            Self::Text | Self::Choice(_) | Self::Device(_) => "a string",
+            Self::ChoiceOrNone(_) => "a string or None",
+            Self::BoolOr(_) => "True, False or a string",
+            Self::Size => "a string or a number of bytes",
+        })
+    }
+}
+
+/// The allowed values of a key. Displays as what the value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueRange {
+    /// Any value.
+    Any,
+    /// Whole numbers, both ends included.
+    Whole {
+        /// The smallest value.
+        min: i64,
+        /// The largest value.
+        max: i64,
+    },
+    /// Finite, 0 or more.
+    NotNegative,
+    /// Finite, above 0.
+    Positive,
+    /// At least 0 and below 1.
+    BelowOne,
+    /// Above 0, at most 1.
+    Share,
+    /// A string that is not empty.
+    NotEmpty,
+}
+
+impl ValueRange {
+    /// Whether the value, which is of the right kind, is allowed.
+    pub fn holds(self, value: &ConfigValue) -> bool {
+        match (self, value) {
+            (Self::Whole { min, max }, ConfigValue::Int(value)) => (min..=max).contains(value),
+            (Self::NotNegative, ConfigValue::Float(value)) => value.is_finite() && *value >= 0.0,
+            (Self::Positive, ConfigValue::Float(value)) => value.is_finite() && *value > 0.0,
+            (Self::BelowOne, ConfigValue::Float(value)) => (0.0..1.0).contains(value),
+            (Self::Share, ConfigValue::Float(value)) => *value > 0.0 && *value <= 1.0,
+            (Self::NotEmpty, ConfigValue::Str(value)) => !value.trim().is_empty(),
+            (range, _) => range == Self::Any,
+        }
+    }
+}
+
+impl fmt::Display for ValueRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("anything"),
+            Self::Whole { min, max } => write!(f, "from {min} to {max}"),
+            Self::NotNegative => f.write_str("finite and 0 or more"),
+            Self::Positive => f.write_str("finite and above 0"),
+            Self::BelowOne => f.write_str("at least 0 and below 1"),
+            Self::Share => f.write_str("above 0 and at most 1"),
+            Self::NotEmpty => f.write_str("a non-empty string"),
+        }
+    }
+}
+
+/// Any value of the key's kind.
+const ANY: ValueRange = ValueRange::Any;
+/// A count of at least 1.
+const SIZE: ValueRange = ValueRange::Whole { min: 1, max: u32::MAX as i64 };
+/// A count whose 0 has a special meaning.
+const COUNT: ValueRange = ValueRange::Whole { min: 0, max: u32::MAX as i64 };
+/// Threads of the CPU. The limit is above any machine's cores; starting far more hangs it.
+const THREADS: ValueRange = ValueRange::Whole { min: 0, max: 1024 };
+/// Newton-Schulz iterations; `torch.optim.Muon` refuses 100 too.
+const ITERATIONS: ValueRange = ValueRange::Whole { min: 1, max: 99 };
+/// A number of steps, at least 1.
+const INTERVAL: ValueRange = ValueRange::Whole { min: 1, max: i64::MAX };
+/// A number of steps, or a seed.
+const NUMBER: ValueRange = ValueRange::Whole { min: 0, max: i64::MAX };
+const NOT_NEGATIVE: ValueRange = ValueRange::NotNegative;
+const POSITIVE: ValueRange = ValueRange::Positive;
+const BELOW_ONE: ValueRange = ValueRange::BelowOne;
+const SHARE: ValueRange = ValueRange::Share;
+const NOT_EMPTY: ValueRange = ValueRange::NotEmpty;
+
+const fn int(value: i64) -> ConfigValue {
+    ConfigValue::Int(value)
+}
+
+const fn float(value: f64) -> ConfigValue {
+    ConfigValue::Float(value)
+}
+
+const fn boolean(value: bool) -> ConfigValue {
+    ConfigValue::Bool(value)
+}
+
+const fn text(value: &'static str) -> ConfigValue {
+    ConfigValue::Str(Cow::Borrowed(value))
+}
+
+/// The table: group, name, the type it resolves to, default, range, help. Passes its rows to the
+/// macro `$then`.
+macro_rules! key_table {
+    ($then:ident) => {
+        $then! {
+            NanoGpt out_dir: String = text("out"), NOT_EMPTY,
+                "folder of the checkpoints and events";
+            NanoGpt eval_interval: u64 = int(2000), INTERVAL,
+                "steps between evaluations";
+            NanoGpt log_interval: u64 = int(1), INTERVAL,
+                "steps between log lines";
+            NanoGpt eval_iters: u32 = int(200), SIZE,
+                "batches of each split that an evaluation averages";
+            NanoGpt eval_only: bool = boolean(false), ANY,
+                "evaluate once and stop";
+            NanoGpt always_save_checkpoint: bool = boolean(true), ANY,
+                "False: also keep the best weights, in `best/`";
+            NanoGpt init_from: InitFrom = text("scratch"), ANY,
+                "'scratch', 'resume', a pretrained GPT-2 ('gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'), or the path of a folder with config.json and model.safetensors";
+            Ignored wandb_log: bool = boolean(false), ANY,
+                "nanoGPT: log to Weights & Biases";
+            Ignored wandb_project: String = text("owt"), ANY,
+                "nanoGPT: project at Weights & Biases";
+            Ignored wandb_run_name: String = text("gpt2"), ANY,
+                "nanoGPT: name of the run at Weights & Biases";
+            NanoGpt dataset: String = text("openwebtext"), NOT_EMPTY,
+                "a name under `data/`, or a path";
+            NanoGpt gradient_accumulation_steps: u32 = int(40), SIZE,
+                "micro-batches in a step";
+            NanoGpt batch_size: u32 = int(12), SEQUENCES.at_least_one(),
+                "sequences in a micro-batch";
+            NanoGpt block_size: u32 = int(1024), POSITIONS.at_least_one(),
+                "tokens in a sequence, and positions of the model";
+            NanoGpt n_layer: u32 = int(12), LAYERS.at_least_one(),
+                "transformer blocks";
+            NanoGpt n_head: u32 = int(12), HEADS.at_least_one(),
+                "attention heads in a block";
+            NanoGpt n_embd: u32 = int(768), CHANNELS.at_least_one(),
+                "channels; a multiple of n_head";
+            NanoGpt dropout: f64 = float(0.0), BELOW_ONE,
+                "share of activations that training drops";
+            NanoGpt bias: bool = boolean(false), ANY,
+                "biases in linear layers and normalisations";
+            NanoGpt learning_rate: f64 = float(6e-4), NOT_NEGATIVE,
+                "highest learning rate";
+            NanoGpt max_iters: u64 = int(600_000), NUMBER,
+                "the last step; steps count from 0";
+            NanoGpt weight_decay: f64 = float(0.1), NOT_NEGATIVE,
+                "AdamW's decay of tensors with two or more dimensions";
+            NanoGpt beta1: f64 = float(0.9), BELOW_ONE,
+                "AdamW's decay of the mean";
+            NanoGpt beta2: f64 = float(0.95), BELOW_ONE,
+                "AdamW's decay of the variance";
+            NanoGpt grad_clip: f64 = float(1.0), NOT_NEGATIVE,
+                "largest gradient norm; 0: no clipping";
+            NanoGpt decay_lr: bool = boolean(true), ANY,
+                "warm up and decay the learning rate";
+            NanoGpt warmup_iters: u64 = int(2000), NUMBER,
+                "steps of linear warm-up";
+            NanoGpt lr_decay_iters: u64 = int(600_000), NUMBER,
+                "step at which the learning rate reaches min_lr";
+            NanoGpt min_lr: f64 = float(6e-5), NOT_NEGATIVE,
+                "lowest learning rate after the warm-up";
+            Ignored backend: String = text("nccl"), ANY,
+                "nanoGPT: communication library between GPUs";
+            NanoGpt device: DeviceChoice = text("auto"), ANY,
+                "'auto', 'cpu', 'gpu', 'cuda', 'vulkan', 'metal' or 'mps'; with an index 'cuda:1'";
+            NanoGpt dtype: Dtype = ConfigValue::None, ANY,
+                "'float32', 'bfloat16' or 'float16'; unset: chosen for the device";
+            Ignored compile: bool = boolean(true), ANY,
+                "nanoGPT: torch.compile";
+
+            FitGpt family: Family = text("gpt2"), ANY,
+                "which kind of model: 'gpt2', 'llama', 'mistral', 'qwen2' or 'qwen3'";
+            FitGpt n_kv_head: Inherited = int(0), HEADS.at_least_zero(),
+                "key/value heads in a block, a divisor of n_head; 0: n_head";
+            FitGpt head_dim: Inherited = int(0), CHANNELS.at_least_zero(),
+                "channels of a head; 0: n_embd / n_head";
+            FitGpt ffn_dim: Inherited = int(0), CHANNELS.at_least_zero(),
+                "inner width of the MLP; 0: 4 n_embd in GPT-2, 8/3 n_embd rounded up to 256 in the others";
+            FitGpt rope_theta: f64 = float(10_000.0), POSITIVE,
+                "base of the rotary positions";
+            FitGpt rope_scaling: RopeSetting = text(""), ANY,
+                "rotary positions of longer contexts: '', 'linear(FACTOR)' or 'llama3(FACTOR, LOW, HIGH, POSITIONS)'";
+            FitGpt norm_eps: InheritedReal = float(0.0), NOT_NEGATIVE,
+                "epsilon of the normalisations; 0: the family's, 1e-5 or 1e-6";
+            FitGpt tie_embeddings: bool = boolean(true), ANY,
+                "share the matrix of the head and the embedding";
+            FitGpt attention_bias: BiasChoice = ConfigValue::None, ANY,
+                "biases of the attention's projections: 'none', 'qkv' or 'all'; unset: the family's default";
+            FitGpt mlp_bias: bool = boolean(false), ANY,
+                "biases in a Llama's MLP";
+
+            FitGpt optimizer: OptimizerChoice = text("adamw"), ANY,
+                "'adamw', 'adamw8bit' (8-bit moments) or 'muon' (for the matrices of the blocks, AdamW for the rest)";
+            FitGpt muon_learning_rate: InheritedReal = float(0.0), NOT_NEGATIVE,
+                "Muon's highest learning rate, on the schedule of learning_rate; 0: 0.02, or learning_rate with muon_adjust_lr='match_rms_adamw'";
+            FitGpt muon_adjust_lr: AdjustLr = text("original"), ANY,
+                "how Muon's learning rate follows from a matrix's shape: 'original', 'match_rms_adamw' or 'spectral_unclamped'";
+            FitGpt muon_momentum: f64 = float(0.95), BELOW_ONE,
+                "Muon's decay of the mean";
+            FitGpt muon_nesterov: bool = boolean(true), ANY,
+                "Nesterov momentum in Muon";
+            FitGpt muon_ns_steps: u32 = int(5), ITERATIONS,
+                "Newton-Schulz iterations of a Muon update";
+            FitGpt muon_ns_coefficients: MuonCoefficients = text("3.4445, -4.775, 2.0315"), ANY,
+                "coefficients of the Newton-Schulz iteration";
+            FitGpt muon_eps: f64 = float(1e-7), POSITIVE,
+                "least norm that a Muon update is divided by";
+            FitGpt muon_dtype: MuonDtype = text("bfloat16"), ANY,
+                "how the Newton-Schulz iteration is stored: 'bfloat16' or 'float32'";
+
+            FitGpt eval_batch_size: Inherited = int(0), SEQUENCES.at_least_zero(),
+                "sequences in an evaluated batch; 0: batch_size";
+            FitGpt eval_block_size: Inherited = int(0), POSITIONS.at_least_zero(),
+                "tokens in an evaluated sequence; 0: block_size";
+            FitGpt gelu: Gelu = text("exact"), ANY,
+                "'exact' as nanoGPT, 'tanh' as OpenAI's GPT-2";
+            FitGpt grad_checkpoint: GradCheckpoint = boolean(false), ANY,
+                "recompute activations: False: none, True: every block, 'auto': the cheapest mix that fits";
+            FitGpt memory_budget: Budget = text(""), ANY,
+                "bytes to plan for, such as '12GB' or '11.5GiB'; '': what the device has free";
+            FitGpt loss_chunk_rows: u32 = int(0), COUNT,
+                "rows of logits computed at a time; 0: chosen from the shapes";
+            FitGpt lanes: u32 = int(0), COUNT,
+                "parts of a step whose gradients are summed by themselves and then added up in order; for equal lanes any number of ranks trains the same bits; 0: the number of ranks";
+            FitGpt drop_stale_logits: bool = boolean(false), ANY,
+                "patched nanoGPT only: free the logits of a batch after its loss; FitGPT always does";
+            FitGpt loss_alone: bool = boolean(false), ANY,
+                "patched nanoGPT only: forward returns no logits while training; FitGPT has none to return";
+            FitGpt vocab_size: u32 = int(0), VOCABULARY.at_least_zero(),
+                "tokens in the vocabulary; 0: the data's, else 50304";
+            FitGpt seed: u64 = int(1337), NUMBER,
+                "seed of every random number";
+            FitGpt threads: u32 = int(0), THREADS,
+                "threads of the CPU; 0: all";
+            FitGpt sample_interval: u64 = int(0), NUMBER,
+                "steps between samples that a run writes to its log while it trains; 0: none";
+            FitGpt keep_checkpoints: u32 = int(2), SIZE,
+                "checkpoints to keep, the last one included; the best one stays in addition";
+
+            Sampling start: String = text("\n"), ANY,
+                "the prompt, or 'FILE:' and the path of one";
+            Sampling num_samples: u32 = int(10), SEQUENCES.at_least_one(),
+                "texts to generate";
+            Sampling max_new_tokens: u32 = int(500), SIZE,
+                "tokens to generate in each text";
+            Sampling temperature: f64 = float(0.8), NOT_NEGATIVE,
+                "0: always the most likely token; below 1: favours likely tokens, above 1: rarer ones";
+            Sampling top_k: u32 = int(200), COUNT,
+                "draw from this many most likely tokens; 0: from all";
+            Sampling top_p: f64 = float(1.0), SHARE,
+                "draw from the most likely tokens that make up this share of the probability";
+        }
+    };
+}
+pub(super) use key_table;
+
+macro_rules! keys {
+    ($($group:ident $name:ident: $type:ident = $default:expr, $range:expr, $help:literal;)*) => {
+        /// Every key: nanoGPT's in the order of its `train.py`, then ours, then sampling's.
+        pub static KEYS: &[Key] = &[$(
+            Key {
+                name: stringify!($name),
+                group: KeyGroup::$group,
+                kind: <$type as Setting>::KIND,
+                default: $default,
+                range: $range,
+                help: $help,
+            },
+        )*];
+    };
+}
+key_table!(keys);
+
+impl Key {
+    /// The key of that name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The key that is most similar to `name`, if one is similar enough.
+    pub fn nearest(name: &str) -> Option<&'static Self> {
+        const LONGEST: usize = 64; // no key is longer than 32
+        let name: Vec<char> = name.chars().take(LONGEST + 1).map(folded).collect();
+        if name.len() > LONGEST {
+            return None;
+        }
+        let near = KEYS.iter().map(|key| (distance(&name, key.name), key));
+        let (distance, key) = near.min_by_key(|(distance, _)| *distance)?;
+        (distance <= (name.len() / 3).max(1)).then_some(key)
+    }
+
+    /// Whether it is only a label, so that an unknown value does no harm.
+    pub fn is_label(&self) -> bool {
+        self.group == KeyGroup::Ignored || self.name == "out_dir"
+    }
+
+    /// Whether nanoGPT's `train.py` has it.
+    pub fn is_nanogpt(&self) -> bool {
+        matches!(self.group, KeyGroup::NanoGpt | KeyGroup::Ignored)
+    }
+}
+
+/// `--Batch-Size` means `batch_size`.
+fn folded(c: char) -> char {
+    if c == '-' { '_' } else { c.to_ascii_lowercase() }
+}
+
+/// The edit distance: letters to insert, remove, replace or swap with their neighbour.
+fn distance(from: &[char], to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let change = usize::from(from[i - 1] != to[j - 1]);
+            let mut best =
+                (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_the_33_keys_of_nanogpt_and_no_name_twice() {
+        assert_eq!(KEYS.iter().filter(|key| key.is_nanogpt()).count(), 33);
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(KEYS[..index].iter().all(|other| other.name != key.name), "{}", key.name);
+            assert!(!key.help.is_empty() && !key.help.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn every_default_is_in_its_range() {
+        for key in KEYS {
+            assert!(key.range.holds(&key.default), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_misspelled_key_finds_the_one_that_was_meant() {
+        let table = [
+            ("batchsize", Some("batch_size")),
+            ("Batch-Size", Some("batch_size")),
+            ("lr", None),
+            ("learning_rat", Some("learning_rate")),
+            ("n_haed", Some("n_head")),
+            ("max_iter", Some("max_iters")),
+            ("grad_checkpointing", Some("grad_checkpoint")),
+            ("frobnicate", None),
+            ("", None),
+        ];
+        for (written, meant) in table {
+            assert_eq!(Key::nearest(written).map(|key| key.name), meant, "{written}");
+        }
+        assert_eq!(Key::nearest(&"x".repeat(100_000)), None);
+    }
+}
