@@ -7,7 +7,7 @@
 
 use std::{env, error::Error, fs, hint::black_box};
 
-use fitgpt::tokenizer::gpt2::Encoder;
+use fitgpt_data::tokenizer::gpt2::Encoder;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = env::args().skip(1).collect::<Vec<_>>();

@@ -110,13 +110,6 @@ pub const HOST_OVERHEAD: Overhead = Overhead {
     compile_bytes: [Bytes::ZERO; 2],
 };
 
-/// `MemAvailable` and the like from the text of `/proc/meminfo`.
-pub fn meminfo(text: &str, field: &str) -> Option<Bytes> {
-    let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024).map(Bytes::new)
-}
-
 /// The lowest headroom of all groups from the process's own up to the root, for both versions of
 /// control groups. `own` is the part of a plan's overhead that this process already holds. `read`
 /// returns a file's text; a missing file means no limit.
@@ -179,8 +172,11 @@ mod tests {
     #[test]
     fn available_memory_is_read_in_kibibytes() {
         let text = "MemTotal:       24689816 kB\nMemAvailable:   23000000 kB\n";
-        assert_eq!(meminfo(text, "MemAvailable"), Some(Bytes::new(23_000_000 * 1024)));
-        assert_eq!(meminfo("garbage", "MemAvailable"), None);
+        assert_eq!(
+            fitgpt_files::os::meminfo(text, "MemAvailable"),
+            Some(Bytes::new(23_000_000 * 1024))
+        );
+        assert_eq!(fitgpt_files::os::meminfo("garbage", "MemAvailable"), None);
     }
 
     #[test]

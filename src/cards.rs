@@ -4,13 +4,12 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
 use nvml_wrapper::{
     Nvml, enums::device::UsedGpuMemory, error::NvmlError, struct_wrappers::device::ProcessInfo,
 };
 use serde::Serialize;
-
-use crate::os;
 
 /// Why the driver cannot be queried.
 #[derive(Debug, thiserror::Error)]

@@ -4,19 +4,10 @@
 
 #![forbid(unsafe_code)]
 
-pub mod attempt;
 pub mod budget;
-pub mod formats;
 pub mod patch;
-mod os;
+mod host;
 mod cards;
-pub mod tokenizer;
-mod disk;
-pub mod data;
-pub mod hub;
-pub mod prepare;
-pub mod pytorch;
-pub mod checkpoint;
 pub mod output;
 pub mod export;
 mod watch;

@@ -9,10 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    checkpoint::{self, FolderContents},
-    disk::{Disk, parent_of},
-};
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::FolderContents;
+use fitgpt_files::disk::{Disk, parent_of};
 
 /// Why a path is not written to.
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use fitgpt_files::os;
 use fitgpt_model::report::{Overhead, PlanReport};
 use fitgpt_program::units::Bytes;
 use serde::Serialize;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use crate::{
     budget::THIS_MACHINE,
     cards::{NvidiaDriver, NvmlCard},
-    os,
+    host,
 };
 
 /// Which memory a plan is for.
@@ -210,7 +211,7 @@ impl MemoryWatch {
             }
             None => None,
         };
-        let memory = os::host_memory();
+        let memory = host::memory();
         let sample = MemorySample {
             seconds: self.started.elapsed().as_secs_f64(),
             process,

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use fitgpt::data::{Batches, Purpose, Split, Tokens};
+use fitgpt_data::{Batches, Purpose, Split, Tokens};
 
 struct Counting;
 

@@ -1,6 +1,6 @@
-"""Writes GPT-2's merges as the program holds them: `src/tokenizer/gpt2/merges.bin`.
+"""Writes GPT-2's merges as the program holds them: `crates/data/src/tokenizer/gpt2/merges.bin`.
 
-    python tools/gpt2_merges.py vocab.bpe src/tokenizer/gpt2/merges.bin
+    python tools/gpt2_merges.py vocab.bpe crates/data/src/tokenizer/gpt2/merges.bin
 
 `vocab.bpe` is OpenAI's file (the crate `tiktoken-rs` and every copy of GPT-2 have it). A merge is
 two little-endian 16-bit token ids; merge number i makes token 256 + i.

@@ -12,15 +12,11 @@ use std::{
     path::Path,
 };
 
-use fitgpt::{
-    checkpoint::{Checkpoint, Weights, describe},
-    data::Tokens,
-    formats::{compression, parquet::TextColumn},
-    run::events,
-    tokenizer::Json,
-};
+use fitgpt_checkpoint::{Checkpoint, Weights, describe, events};
 use fitgpt_config::{MachineFacts, Written};
+use fitgpt_data::{Tokens, tokenizer::Json};
 use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Log};
+use fitgpt_files::formats::{compression, parquet::TextColumn};
 use fitgpt_pickle::Pickle;
 
 /// A config in nanoGPT's Python.

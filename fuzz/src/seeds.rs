@@ -18,7 +18,7 @@ pub(super) fn config() -> Vec<Vec<u8>> {
 }
 
 pub(super) fn pickle() -> Vec<Vec<u8>> {
-    let pickled = fitgpt::data::Meta::pickled(&['a', 'b', 'c']);
+    let pickled = fitgpt_data::Meta::pickled(&['a', 'b', 'c']);
     let small = b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.".to_vec();
     vec![pickled, small]
 }

@@ -11,11 +11,11 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 use fitgpt_config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written};
+use fitgpt_files::os;
 use fitgpt_fit::device::GPUS;
 
 use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
 use crate::{
-    os,
     output::{self, Replace},
     terminal,
     words::{self, Lang, errors},

@@ -4,17 +4,20 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{Architecture, Checkpoint, Weights};
 use fitgpt_config::{Config, Family, InitFrom, Written};
+use fitgpt_data::{
+    Dataset,
+    tokenizer::{TOKENIZER_FILE, Tokenizer},
+};
 use fitgpt_model::Model;
 use serde_json::Map;
 
 use super::{Failure, args, origin};
 use crate::{
-    checkpoint::{self, Architecture, Checkpoint, Weights},
-    data::Dataset,
     run::{pretrained, setup, train::Document, trainer::RunPosition},
     terminal,
-    tokenizer::{TOKENIZER_FILE, Tokenizer},
     words::{ranks, train as words},
 };
 

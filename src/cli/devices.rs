@@ -5,6 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_config::Config;
 use fitgpt_exec::cpu::isa::Isa;
+use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::{Failure, Outcome, OutputStyle, args, selftest, watch};
 use crate::{
     budget::{HostLimit, HostMemory},
     cards::{MemoryHolder, NoDriver, NvidiaDriver, NvmlCard},
-    os,
+    host,
     picture::meter::Meter,
     run::{
         device::{AvailableGpu, available_gpus},
@@ -81,7 +82,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         return selftest::run(matches, style);
     }
     let config = args::written(matches, None)?.resolve()?;
-    let memory = os::host_memory();
+    let memory = host::memory();
     let driver = NvidiaDriver::open();
     match style {
         OutputStyle::Json => terminal::line(&document(&config, &memory, &driver).to_string()),

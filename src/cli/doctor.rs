@@ -14,12 +14,12 @@ use fitgpt_doctor::{
     parse::{Log, Reader as LogReader},
     topics,
 };
+use fitgpt_files::{formats::compression, os};
 use fitgpt_fit::device;
 
 use super::{Failure, Outcome, OutputStyle, args, origin};
 use crate::{
-    formats::compression,
-    os, terminal,
+    terminal,
     words::{self, Lang, doctor as sentences, errors::Translate as _, names},
 };
 

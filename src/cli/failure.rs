@@ -8,25 +8,23 @@ use std::{
     path::Path,
 };
 
+use fitgpt_checkpoint::{CheckpointError, events::EventError};
 use fitgpt_config::ConfigError;
+use fitgpt_data::{DataError, tokenizer::TokenizerError};
 use fitgpt_exec::BackendError;
+use fitgpt_files::attempt::Attempt;
 use fitgpt_fit::device::DeviceError;
+use fitgpt_prepare::{PrepareError, hub::HubError};
 use serde_json::{Value, json};
 
 use super::devices::holders;
 use crate::{
-    attempt::Attempt,
     cards::{NvidiaDriver, NvmlCard},
-    checkpoint::CheckpointError,
-    data::DataError,
     export::ExportError,
-    hub::HubError,
     output::OutputError,
     patch::{Patch, PatchError},
-    prepare::PrepareError,
     ranks::{self, LaunchError, Mismatch},
-    run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
-    tokenizer::TokenizerError,
+    run::{device::Unavailable, error::RunError, setup::SetupError},
     words::{
         devices,
         errors::{self, Translate},

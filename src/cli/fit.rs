@@ -4,6 +4,7 @@ use std::{array, fmt::Write as _, path::Path};
 
 use clap::ArgMatches;
 use fitgpt_config::Written;
+use fitgpt_files::attempt::Attempt;
 use fitgpt_fit::fit::{self, Fit, FitOption};
 use fitgpt_model::report::Verdict;
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use super::{
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
-    attempt::Attempt,
     output::{self, Replace},
     terminal,
     words::{columns, errors::io, fit as messages, hints, left, localized, names, right},

@@ -8,13 +8,15 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches};
 use fitgpt_config::{ConfigValue, InitFrom, Written};
+use fitgpt_files::os;
+use fitgpt_prepare::{
+    Format, Input, Options, Vocabulary,
+    hub::{self, DatasetContent, DownloadProgress, Hub, HubError, ModelPart, Selection, Settings},
+};
 use fitgpt_program::units::Bytes;
 
 use super::{Failure, plan};
 use crate::{
-    hub::{self, DatasetContent, DownloadProgress, Hub, HubError, ModelPart, Selection, Settings},
-    os,
-    prepare::{Format, Input, Options, Vocabulary},
     run::{
         pretrained::{self, UnknownModel},
         stop::StopFlag,

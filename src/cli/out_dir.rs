@@ -2,15 +2,17 @@
 
 use std::{fs::OpenOptions, path::Path, rc::Rc};
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{FolderContents, HeldFolder, Lock, Tensors, events};
 use fitgpt_config::Config;
+use fitgpt_files::os;
 use fitgpt_model::job::Job;
 use fitgpt_program::units::Bytes;
 
 use super::{Failure, begin::Start};
 use crate::{
-    checkpoint::{self, FolderContents, HeldFolder, Lock, Tensors},
-    os, output,
-    run::{events, train::new_run_id},
+    output,
+    run::train::new_run_id,
     terminal,
     words::{errors::Translate as _, train as words},
 };

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_config::{Config, Precision, Written};
+use fitgpt_data::Dataset;
 use fitgpt_fit::{
     device,
     fit::{self, Patch},
@@ -25,7 +26,6 @@ use super::{
 pub(super) use crate::words::grouped;
 use crate::{
     budget::THIS_MACHINE,
-    data::Dataset,
     output,
     picture::{
         bars,

@@ -14,7 +14,7 @@ use fitgpt_model::{
 use fitgpt_program::units::Bytes;
 
 use super::Failure;
-use crate::{budget::A_CARD, cards, os, run::device::Runner, words::plan as messages};
+use crate::{budget::A_CARD, cards, host, run::device::Runner, words::plan as messages};
 
 /// The engine that runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl PlanTarget {
     fn of_torch(rules: Rules, config: &Config) -> Result<Self, Failure> {
         let budget = budget(config);
         let (device, has_bf16, suits) = match rules {
-            Rules::Cpu => (os::host_memory().device(budget), true, Precision::Float32),
+            Rules::Cpu => (host::memory().device(budget), true, Precision::Float32),
             Rules::Cuda => match (card_here(config.device()), budget) {
                 (Some((device, has_bf16)), _) => {
                     let usable_bytes = budget.unwrap_or(device.usable_bytes);

@@ -9,18 +9,18 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValue};
+use fitgpt_data::tokenizer::{EndOfTextOrigin, EndOfTextToken};
+use fitgpt_files::os;
+use fitgpt_prepare::{
+    EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareError, PrepareSummary,
+    Progress, Vocabulary, prepare,
+};
 use fitgpt_program::units::Bytes;
 
 use super::{Failure, Outcome, OutputStyle, named, plan};
 use crate::{
-    os,
-    prepare::{
-        EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareError,
-        PrepareSummary, Progress, Vocabulary, prepare,
-    },
     run::stop::StopFlag,
     terminal,
-    tokenizer::{EndOfTextOrigin, EndOfTextToken},
     words::{errors::Translate as _, hub as hub_words, prepare as words},
 };
 

@@ -3,15 +3,19 @@
 use std::{path::Path, time::Instant};
 
 use clap::ArgMatches;
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{Architecture, NanoGptRun, PositionRows, Tensors, Weights};
 use fitgpt_config::{Config, Family};
+use fitgpt_data::{
+    Dataset,
+    tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
+};
+use fitgpt_files::os;
 use fitgpt_model::model;
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args, begin};
 use crate::{
-    checkpoint::{self, Architecture, NanoGptRun, PositionRows, Tensors, Weights},
-    data::Dataset,
-    os,
     run::{
         device::Runner,
         sample::{Choice, ContextWindow, Sampler},
@@ -20,7 +24,6 @@ use crate::{
         train::Samples,
     },
     terminal,
-    tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
     words::{self, errors::Translate as _, names, sample as text},
 };
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use fitgpt_config::{Config, ConfigValue, LaneSplit, Written, divisors};
 use fitgpt_exec::cpu::isa::Isa;
+use fitgpt_files::os;
 use fitgpt_model::report::DeviceMemory;
 use fitgpt_program::units::Bytes;
 
 use super::Failure;
 use crate::{
-    os,
+    host,
     ranks::{ROOT, Ranks, SharedInput},
     run::{
         device::{Runner, device_in_turn},
@@ -152,7 +153,7 @@ pub(super) fn memory(
         return Ok((device, ROOT));
     }
     if runner.is_host() {
-        let shared = os::host_memory().usable().get() / ranks.count_on_host() as u64;
+        let shared = host::memory().usable().get() / ranks.count_on_host() as u64;
         device.usable_bytes = device.usable_bytes.min(Bytes::new(shared));
     }
     // Several ranks may share a device. A budget in the config is per rank.

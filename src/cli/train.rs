@@ -3,8 +3,14 @@
 use std::{path::Path, rc::Rc};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_checkpoint::{
+    HeldFolder, LOG_FILE, PositionRows,
+    events::{self, Event, EventLog},
+};
 use fitgpt_config::{Config, Precision, Written};
+use fitgpt_data::Dataset;
 use fitgpt_exec::{ArenaRefused, BackendError};
+use fitgpt_files::attempt::Attempt;
 use fitgpt_model::{Model, Parameter, ParameterRole, report::DeviceMemory, shard::Share};
 use fitgpt_program::units::Bytes;
 use serde_json::json;
@@ -21,16 +27,12 @@ use super::{
     together::{self, any_no, first_no, together},
 };
 use crate::{
-    attempt::Attempt,
     budget::{HOST_OVERHEAD, less_a_margin},
-    checkpoint::{HeldFolder, LOG_FILE, PositionRows},
-    data::Dataset,
-    os, output,
+    host, output,
     picture::{curve, curve_svg},
     ranks::{self, Ranks, SharedInput},
     run::{
         device::{Runner, unused_card},
-        events::{self, Event, EventLog},
         progress::RunProgress,
         scaler::Scaler,
         setup::{self, RunSetup},
@@ -229,7 +231,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     let backend = made.map_err(|error| without_arena(error, &as_written, &here));
     let backend = together(ranks, backend)?;
     // The arena has been touched; what is left must be enough for the overhead.
-    let (left, _) = os::host_memory().least();
+    let (left, _) = host::memory().least();
     let [least_left, _] = planned.report.overhead.range();
     let is_left = !runner.is_host() || left >= least_left;
     if !is_left {
@@ -337,7 +339,7 @@ fn no(message: String, style: OutputStyle) {
 /// Why this machine has too little free memory now for a plan that is within its budget, with this
 /// many ranks on it.
 fn not_free(planned: &RunSetup, runner: &Runner, ranks_here: u64) -> Option<String> {
-    let (free, limit) = os::host_memory().least();
+    let (free, limit) = host::memory().least();
     let (needed, message): (_, fn(_, _, _) -> _) = if runner.is_host() {
         (planned.report.arena_bytes, words::not_free_now)
     } else {
@@ -425,7 +427,7 @@ fn adapt(
     planned: &RunSetup,
 ) -> Result<Option<AdaptedConfig>, Failure> {
     let LocalPlanner { vocab, runner, .. } = here;
-    let memory = os::host_memory();
+    let memory = host::memory();
     let (really_free, _) = memory.least();
     let report = &planned.report;
     if report.fits && (!runner.is_host() || report.arena_bytes <= really_free) {
@@ -517,7 +519,7 @@ fn with_choices(
 fn vocab(config: &Config, data: &Dataset) -> Result<u32, Failure> {
     match (config.vocab_size(), data.vocab_size()) {
         (0, data) => Ok(data),
-        (config, data) if config < data && data != crate::data::GPT2_VOCAB_SIZE => {
+        (config, data) if config < data && data != fitgpt_data::GPT2_VOCAB_SIZE => {
             Err(Failure::new("vocabulary", words::vocab_too_small(config, data)))
         }
         (config, _) => Ok(config),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{ArgMatches, parser::ValueSource};
+use fitgpt_files::os;
 use fitgpt_fit::torch::Rules;
 use fitgpt_program::units::Bytes;
 use serde_json::json;
@@ -22,7 +23,6 @@ use super::{
 };
 use crate::{
     cards::NvidiaDriver,
-    os,
     picture::meter::{Meter, history},
     run::stop::StopFlag,
     terminal,

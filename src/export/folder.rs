@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{Architecture, NanoGptRun, Weights};
 use fitgpt_config::Family;
-
-use super::{ExportError, Exported};
-use crate::{
-    attempt::Attempt,
-    checkpoint::{self, Architecture, NanoGptRun, Weights},
-    data::Dataset,
-    disk::{Disk, DraftName},
-    output,
-    run::card::CARD_FILE,
+use fitgpt_data::{
+    Dataset,
     tokenizer::{END_OF_TEXT, TOKENIZER_FILE, Tokenizer, huggingface},
 };
+use fitgpt_files::{
+    attempt::Attempt,
+    disk::{Disk, DraftName},
+};
+
+use super::{ExportError, Exported};
+use crate::{output, run::card::CARD_FILE};
 
 /// Writes the weights in `folder` to the folder `out`. A new folder appears complete or not at all;
 /// in one that exists, each file is replaced atomically.

@@ -17,21 +17,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{
+    Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink, Tensors,
+    Weights,
+};
 use fitgpt_config::{ConfigError, Family};
+use fitgpt_files::{
+    attempt::Attempt,
+    disk::{Disk, DiskError, DraftName},
+};
 use fitgpt_model::{MlpKind, Model};
 use fitgpt_program::{Gelu, Rope, RopeScaling};
 
 use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
 pub use self::{folder::to_folder, nanogpt::to_nanogpt};
-use crate::{
-    attempt::Attempt,
-    checkpoint::{
-        self, Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink,
-        Tensors, Weights,
-    },
-    disk::{Disk, DiskError, DraftName},
-    output::{self, OutputError, Replace},
-};
+use crate::output::{self, OutputError, Replace};
 
 /// Why nothing was exported.
 #[derive(Debug, thiserror::Error)]

@@ -5,19 +5,19 @@
 
 use std::{collections::HashMap, path::Path};
 
+use fitgpt_checkpoint::{
+    Checkpoint, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
+};
 use fitgpt_config::{Config, ConfigValue, Family, Key, OptimizerChoice, Written};
+use fitgpt_files::{
+    disk::{Disk, DraftName},
+    pytorch::{ArchiveWriter, PickleWriter},
+};
 use fitgpt_model::{MlpKind, Model, optimizer::Optimizer};
 use fitgpt_program::Gelu;
 
 use super::{ExportError, Exported};
-use crate::{
-    checkpoint::{
-        Checkpoint, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
-    },
-    disk::{Disk, DraftName},
-    pytorch::{ArchiveWriter, PickleWriter},
-    run::train::Document,
-};
+use crate::run::train::Document;
 
 /// nanoGPT's value before its first evaluation.
 const NO_LOSS: f64 = 1e9;
@@ -154,7 +154,7 @@ fn pickle(
     storages: &Storages,
     run: Option<RunFacts<'_>>,
 ) -> Vec<u8> {
-    let mut pickle = PickleWriter::new();
+    let mut pickle = PickleWriter::default();
     pickle.dict(|it| {
         it.text("model");
         it.ordered_dict(|it| {

@@ -6,17 +6,15 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use fitgpt_checkpoint::Architecture;
+use fitgpt_data::tokenizer::{
+    END_OF_TEXT, END_OF_TEXT_SPELLING, Json, TOKENIZER_FILE, Tokenizer, gpt2,
+    huggingface::{TOKENIZER_CONFIG_FILE, spelled},
+};
+use fitgpt_files::attempt::Attempt;
 use serde_json::Value;
 
 use super::{ExportError, TokenizerGap, gguf::GgufValue};
-use crate::{
-    attempt::Attempt,
-    checkpoint::Architecture,
-    tokenizer::{
-        END_OF_TEXT, END_OF_TEXT_SPELLING, Json, TOKENIZER_FILE, Tokenizer, gpt2,
-        huggingface::{TOKENIZER_CONFIG_FILE, spelled},
-    },
-};
 
 /// llama.cpp's kinds of tokens.
 const NORMAL: i32 = 1;

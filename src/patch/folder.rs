@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fitgpt_files::attempt::Attempt;
+
 use super::{File, PatchError};
-use crate::attempt::Attempt;
 
 /// The text of one of the two files.
 pub fn read(folder: &Path, file: File) -> Result<String, PatchError> {

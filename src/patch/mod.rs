@@ -19,6 +19,7 @@ mod tests;
 
 use std::fmt;
 
+use fitgpt_files::attempt::Attempt;
 pub use fitgpt_fit::fit::Patch;
 
 pub use self::{
@@ -29,7 +30,6 @@ use self::{
     edit::{Site, edited},
     python::PythonFile,
 };
-use crate::attempt::Attempt;
 
 /// One of the two files that patches change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fitgpt_config::Config;
+use fitgpt_data::counter;
 use fitgpt_exec::{
     Arguments, Backend, BackendError,
     cpu::{
@@ -11,6 +12,7 @@ use fitgpt_exec::{
         rates::{peak_bytes_per_s, peak_flops_per_s},
     },
 };
+use fitgpt_files::os;
 use fitgpt_model::{
     Model,
     job::{DECODE, EVALUATE, PREFILL, TRAIN, UPDATE},
@@ -25,7 +27,6 @@ use super::{
     init,
     setup::{self, RunSetup, Sampling},
 };
-use crate::{data::counter, os};
 
 /// The peak rates of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]

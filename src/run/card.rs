@@ -6,14 +6,12 @@
 
 use std::{fmt::Write as _, path::Path};
 
+use fitgpt_checkpoint::CheckpointError;
 use fitgpt_config::Config;
+use fitgpt_files::disk::{Disk, FileKind};
 use fitgpt_model::Model;
 
 use super::trainer::{Evaluated, RunPosition};
-use crate::{
-    checkpoint::CheckpointError,
-    disk::{Disk, FileKind},
-};
 
 /// The card's file in `out_dir`.
 pub const CARD_FILE: &str = "README.md";

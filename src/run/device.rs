@@ -17,6 +17,7 @@ use fitgpt_exec::{
     Backend, BackendError, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
+use fitgpt_files::os;
 use fitgpt_model::report::{self, Overhead};
 use fitgpt_program::{
     Program,
@@ -25,7 +26,7 @@ use fitgpt_program::{
 };
 use serde::Serialize;
 
-use crate::{budget::HOST_OVERHEAD, cards::NvidiaDriver, os, run::setup::threads};
+use crate::{budget::HOST_OVERHEAD, cards::NvidiaDriver, host, run::setup::threads};
 
 /// Why a config cannot run on the device it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -244,7 +245,7 @@ impl Runner {
     pub fn device(&self, config: &Config) -> Result<report::DeviceMemory, Unavailable> {
         let budget = config.memory_budget().map(Bytes::new);
         match self {
-            Self::Cpu(_) => Ok(os::host_memory().device(budget)),
+            Self::Cpu(_) => Ok(host::memory().device(budget)),
             Self::Gpu(gpu) => gpu.device(budget),
         }
     }
@@ -329,7 +330,7 @@ impl Runner {
 /// arena that is not touched yet. Two runs that start at the same time both see all of the memory;
 /// without this check the system would kill one of them while it touches its arena.
 fn is_still_free(rest: Bytes) -> Result<(), Bytes> {
-    let left = os::host_memory().untouched();
+    let left = host::memory().untouched();
     let [overhead, _] = HOST_OVERHEAD.range();
     if left < rest + overhead { Err(left) } else { Ok(()) }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use fitgpt_checkpoint::{CheckpointError, events::EventError};
+use fitgpt_data::DataError;
 use fitgpt_exec::BackendError;
-
-use crate::{checkpoint::CheckpointError, data::DataError, run::events::EventError};
 
 /// What went wrong in a run. None of these errors loses a saved checkpoint.
 #[derive(Debug, thiserror::Error)]

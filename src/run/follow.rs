@@ -6,13 +6,12 @@
 
 use std::ops::Range;
 
+use fitgpt_data::Split;
 use fitgpt_model::{
     Parameter,
     optimizer::{Optimizer, OptimizerState},
     shard::Share,
 };
-
-use crate::data::Split;
 
 /// A command of the root.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,11 +6,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use fitgpt_data::counter;
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_model::{Init, Model, Parameter};
 use fitgpt_program::units::{Bytes, TensorId};
-
-use crate::data::counter;
 
 /// Separates the random numbers of weights from those of data.
 const STREAM: u64 = 0x696e_6974;

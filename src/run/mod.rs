@@ -1,7 +1,6 @@
 //! The run: what happens between the plan and the last checkpoint.
 
 pub mod device;
-pub mod events;
 pub mod error;
 mod follow;
 pub mod init;
@@ -17,7 +16,6 @@ pub mod bench;
 pub mod estimate;
 pub mod selftest;
 pub mod stop;
-pub mod tensorboard;
 pub mod time;
 pub mod trainer;
 pub mod card;

@@ -10,16 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{CONFIG_FILE, CheckpointError, INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE};
 use fitgpt_config::InitFrom;
 use fitgpt_model::{
     family::{Description, FamilyError},
     published,
 };
-
-use crate::{
-    checkpoint::{self, CONFIG_FILE, CheckpointError, INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE},
-    hub::hub_cache,
-};
+use fitgpt_prepare::hub::hub_cache;
 
 /// There are no such weights on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,8 +137,9 @@ fn has_config(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_checkpoint::MODEL_FILE;
+
     use super::*;
-    use crate::checkpoint::MODEL_FILE;
 
     fn model(folder: &Path) {
         fs::create_dir_all(folder).unwrap();

@@ -5,7 +5,10 @@
 //! positions, which invalidates a cache: we prefill again from the last half block, or, with
 //! [`ContextWindow::Exact`], recompute the whole window for every token as nanoGPT does.
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{StoreError, TensorPiece};
 use fitgpt_config::Config;
+use fitgpt_data::counter;
 use fitgpt_exec::{Arguments, Backend, BackendError};
 use fitgpt_model::{
     Model, Parameter,
@@ -16,10 +19,6 @@ use fitgpt_model::{
 use fitgpt_program::units::{Bytes, DType, TensorId};
 
 use super::{error::RunError, init};
-use crate::{
-    checkpoint::{self, StoreError, TensorPiece},
-    data::counter,
-};
 
 /// What happens past `block_size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

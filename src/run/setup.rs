@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fitgpt_checkpoint::Architecture;
 use fitgpt_config::{Config, Precision};
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_model::{
@@ -20,7 +21,6 @@ use serde_json::Map;
 
 use crate::{
     budget,
-    checkpoint::Architecture,
     run::{
         device::{Runner, Unavailable},
         lanes,

@@ -16,7 +16,7 @@ use std::{
 use signal_hook::{consts, flag};
 
 #[cfg(unix)]
-use crate::os;
+use fitgpt_files::os;
 
 /// Whether the run was asked to stop.
 #[derive(Clone, Debug, Default)]

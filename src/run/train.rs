@@ -8,14 +8,22 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{
+    Architecture, CheckpointError, Contents, HeldFolder, LOG_FILE, Label, NanoGptRun, Retention,
+    events::{self, Event, EventError, EventLog},
+};
 use fitgpt_config::{Config, ConfigValue, Key};
+use fitgpt_data::{
+    Fingerprint, Split,
+    tokenizer::{Tokenizer, huggingface},
+};
 use fitgpt_model::family::Description;
 use serde::{Deserialize, Serialize};
 
 use super::{
     card::{self, ModelCard},
     error::RunError,
-    events::{self, Event, EventError, EventLog},
     progress::RunProgress,
     sample::Choice,
     scaler::Scaler,
@@ -23,15 +31,7 @@ use super::{
     stop::StopFlag,
     trainer::{Estimate, Evaluated, RunPosition, Trainer},
 };
-use crate::{
-    checkpoint::{
-        self, Architecture, CheckpointError, Contents, HeldFolder, LOG_FILE, Label, NanoGptRun,
-        Retention,
-    },
-    data::{Fingerprint, Split},
-    tokenizer::{Tokenizer, huggingface},
-    words::{errors::Translate as _, train as words},
-};
+use crate::words::{errors::Translate as _, train as words};
 
 /// What a checkpoint stores in addition to its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

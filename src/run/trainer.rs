@@ -5,7 +5,10 @@
 
 use std::{ops::Range, rc::Rc};
 
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{StoreError, TensorPiece, Tensors};
 use fitgpt_config::Config;
+use fitgpt_data::{Batches, Dataset, Fingerprint, Purpose, Split};
 use fitgpt_exec::{Arguments, Backend};
 use fitgpt_model::{
     Parameter,
@@ -25,11 +28,7 @@ use super::{
     schedule,
     stop::StopFlag,
 };
-use crate::{
-    checkpoint::{self, StoreError, TensorPiece, Tensors},
-    data::{Batches, Dataset, Fingerprint, Purpose, Split},
-    ranks::{ROOT, Ranks, hash},
-};
+use crate::ranks::{ROOT, Ranks, hash};
 
 /// The progress of a run, which a checkpoint stores in addition to the tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

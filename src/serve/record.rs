@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use fitgpt_files::os;
 use serde::{Deserialize, Serialize};
 
 use super::runs::id_of;
-use crate::os;
 
 const MAX_RECORD_BYTES: u64 = 64 << 10;
 const MAX_RECORDS: usize = 32;

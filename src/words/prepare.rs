@@ -1,9 +1,7 @@
 //! What `prepare` prints while it reads and when it is done.
 
-use crate::{
-    prepare::{Pass, SkipReason},
-    tokenizer::EndOfTextOrigin,
-};
+use fitgpt_data::tokenizer::EndOfTextOrigin;
+use fitgpt_prepare::{Pass, SkipReason};
 
 messages! {
     keeping() { en: "copying the input", zh: "缓存中", ja: "入力をコピー中", de: "Zwischenspeichern" }

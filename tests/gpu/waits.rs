@@ -1,10 +1,8 @@
 //! How often a run waits for its device.
 
-use fitgpt::{
-    data::Dataset,
-    run::{scaler::Scaler, stop::StopFlag, trainer::Trainer},
-};
+use fitgpt::run::{scaler::Scaler, stop::StopFlag, trainer::Trainer};
 use fitgpt_config::{Precision, Written};
+use fitgpt_data::Dataset;
 use fitgpt_exec::Watch;
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
 use fitgpt_model::job::{self, Job};

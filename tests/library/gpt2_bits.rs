@@ -19,19 +19,18 @@ use std::{
     path::Path,
 };
 
-use fitgpt::{
-    checkpoint::{self, Checkpoint, Contents, Label, Retention},
-    data::Dataset,
-    run::{
-        device::Runner,
-        scaler::Scaler,
-        setup::{self, RunSetup},
-        stop::StopFlag,
-        train::Document,
-        trainer::Trainer,
-    },
+use fitgpt::run::{
+    device::Runner,
+    scaler::Scaler,
+    setup::{self, RunSetup},
+    stop::StopFlag,
+    train::Document,
+    trainer::Trainer,
 };
+use fitgpt_checkpoint as checkpoint;
+use fitgpt_checkpoint::{Checkpoint, Contents, Label, Retention};
 use fitgpt_config::{Precision, Written};
+use fitgpt_data::Dataset;
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
 
 const STEPS: u64 = 50;

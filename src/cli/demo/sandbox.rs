@@ -10,11 +10,12 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
+use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
 use serde_json::Value;
 
 use super::super::{Failure, OutputStyle};
-use crate::{os, run::stop::StopFlag, terminal, words::demo as words};
+use crate::{run::stop::StopFlag, terminal, words::demo as words};
 
 /// The file with everything that the commands printed.
 const OUTPUT: &str = "output.txt";

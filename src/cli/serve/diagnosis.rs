@@ -10,6 +10,7 @@ use std::{
 
 use fitgpt_config::{Config, Written};
 use fitgpt_doctor::{Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain};
+use fitgpt_files::formats::compression;
 use fitgpt_fit::device;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +25,6 @@ use super::{
     work::{WorkPermit, WorkPermits},
 };
 use crate::{
-    formats::compression,
     serve::refuse,
     words::{doctor as sentences, names},
 };

@@ -16,11 +16,11 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fitgpt_files::os;
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle};
 use crate::{
-    os,
     run::stop::StopFlag,
     serve::{self, Guard, RecordFile, Runs},
     terminal,

@@ -10,6 +10,7 @@ use std::{
 };
 
 use fitgpt_config::{Config, ConfigValue, Precision, Written, divisors};
+use fitgpt_data::{Dataset, GPT2_VOCAB_SIZE};
 use fitgpt_fit::{fit, torch};
 use fitgpt_model::{
     Model,
@@ -32,7 +33,6 @@ use super::{
     powers,
 };
 use crate::{
-    data::{Dataset, GPT2_VOCAB_SIZE},
     picture::{
         chart::{Panel, columns},
         scale::figure_next_to,

@@ -15,13 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fitgpt_files::{attempt::Attempt, os};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{super::Failure, api::ApiError, planner};
 use crate::{
-    attempt::Attempt,
-    os,
     serve::{Runs, refuse},
     words::{errors::io, serve as messages},
 };

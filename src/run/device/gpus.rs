@@ -11,7 +11,7 @@ use fitgpt_program::units::DType;
 use super::{
     AvailableGpu, AvailableGpus, Backend, BackendError, Bytes, CaseSelection, DTYPES, DeviceChoice,
     Factors, Overhead, Precision, Program, ReportCase, RuntimePool, Target, Unavailable,
-    VerifiedPlan, Watch, judge_each, os, report,
+    VerifiedPlan, Watch, host, judge_each, report,
 };
 use crate::budget::less_a_margin;
 
@@ -141,7 +141,7 @@ fn described(adapter: &Adapter) -> String {
 /// host's memory has no more than the host.
 fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
     let is_the_hosts = matches!(adapter.kind, AdapterKind::Integrated | AdapterKind::Software);
-    let host = is_the_hosts.then(os::host_memory);
+    let host = is_the_hosts.then(host::memory);
     match (adapter.memory, host) {
         (Some(memory), Some(host)) => Some((memory.total, memory.free.min(host.least().0))),
         (Some(memory), None) => Some((memory.total, memory.free)),

@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fitgpt_files::os::{self, FileIdentity};
+
 use super::history::RunHistory;
-use crate::os::{self, FileIdentity};
 
 /// A longer line is not an event: even a plan has only a few kilobytes.
 const MAX_LINE_BYTES: usize = 1 << 20;

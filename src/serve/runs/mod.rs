@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use fitgpt_files::os;
 use serde_json::{Value, json};
 
 pub(crate) use self::history::Resolution;
@@ -23,7 +24,7 @@ use self::{
     follow::{Follower, glance},
     history::RunHistory,
 };
-use crate::{os, words::names};
+use crate::words::names;
 
 /// How long the list of folders stays valid.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,9 +1,9 @@
 //! Why a checkpoint was not written or not read.
 
+use fitgpt_checkpoint::CheckpointError;
 use fitgpt_exec::BackendError;
 
 use super::{Translate, io};
-use crate::checkpoint::CheckpointError;
 
 messages! {
     in_use(dir) {

@@ -1,11 +1,7 @@
 //! What is wrong with a dataset, a vocabulary or a text.
 
+use fitgpt_data::{DataError, MetaError, tokenizer::TokenizerError};
 use fitgpt_pickle::PickleError;
-
-use crate::{
-    data::{DataError, MetaError},
-    tokenizer::TokenizerError,
-};
 
 use super::{Translate, io};
 
@@ -225,7 +221,7 @@ impl Translate for DataError {
                 let folder = |path: &std::path::PathBuf| format!("`{}`", path.display());
                 let mut folders: Vec<_> = looked_at.iter().map(folder).collect();
                 folders.dedup();
-                let prepare = crate::data::prepare_line(dataset);
+                let prepare = fitgpt_data::prepare_line(dataset);
                 no_dataset(dataset, folders.join(&nor_folder()), prepare)
             }
             Self::Missing { path } => missing(path.display()),

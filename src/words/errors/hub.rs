@@ -1,7 +1,8 @@
 //! Why something was not downloaded, and what to do.
 
+use fitgpt_prepare::hub::HubError;
+
 use super::{Translate, io};
-use crate::hub::HubError;
 
 messages! {
     not_built() { en: "this build cannot download: it has no feature `hub`" }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, path::Path};
 
-use crate::attempt::Attempt;
+use fitgpt_files::attempt::Attempt;
 
 messages! {
     /// Below a relative path that does not exist.

@@ -1,10 +1,9 @@
 //! Why no dataset was written.
 
+use fitgpt_files::formats::parquet::ParquetError;
+use fitgpt_prepare::{DiskNeed, EXTENSIONS, HeldOut, JsonKind, PrepareError, file_name};
+
 use super::{Translate, io};
-use crate::{
-    formats::parquet::ParquetError,
-    prepare::{DiskNeed, EXTENSIONS, HeldOut, JsonKind, PrepareError, file_name},
-};
 
 messages! {
     no_input() {

@@ -1,7 +1,8 @@
 //! Why a file saved by PyTorch was not read.
 
+use fitgpt_files::pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault};
+
 use super::Translate;
-use crate::pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault};
 
 messages! {
     io(source) {

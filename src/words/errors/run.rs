@@ -1,5 +1,6 @@
 //! Why a run cannot be planned, set up or continued.
 
+use fitgpt_checkpoint::events::EventError;
 use fitgpt_exec::{ArenaRefused, BackendError, MemoryRefused};
 use fitgpt_fit::device::DeviceError;
 use fitgpt_program::memory::PlanError;
@@ -8,7 +9,6 @@ use super::{Translate, io};
 use crate::run::{
     device::{self, Unavailable},
     error::RunError,
-    events::EventError,
     setup::SetupError,
 };
 

@@ -2,31 +2,31 @@
 
 use std::{error::Error, io, path::PathBuf};
 
+use fitgpt_checkpoint::{CheckpointError, events::EventError};
 use fitgpt_config::{
     ConfigError, Construct, DeviceChoice, ExpectedToken, FamilyRule, FoundToken, GivenArguments,
     LaneSplit, Location, MachineFacts, Precision, Reason, ValueKind, ValueNoun, ValueRange,
     Written,
 };
+use fitgpt_data::{DataError, MetaError, Split, tokenizer::TokenizerError};
 use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::ArenaRefused};
+use fitgpt_files::{
+    attempt::Attempt,
+    formats::parquet::ParquetError,
+    pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault},
+};
 use fitgpt_fit::device;
 use fitgpt_model::family::{FamilyError, Requirement};
 use fitgpt_pickle::PickleError;
+use fitgpt_prepare::{DiskNeed, HeldOut, JsonKind, PrepareError, hub::HubError};
 use fitgpt_program::{memory::PlanError, units::Bytes};
 
 use super::{Translate, config};
 use crate::{
-    attempt::Attempt,
-    checkpoint::CheckpointError,
-    data::{DataError, MetaError, Split},
     export::{ExportError, TokenizerGap},
-    formats::parquet::ParquetError,
-    hub::HubError,
     output::OutputError,
     patch::{File, PatchError, SyntaxFault},
-    prepare::{DiskNeed, HeldOut, JsonKind, PrepareError},
-    pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault},
-    run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
-    tokenizer::TokenizerError,
+    run::{device::Unavailable, error::RunError, setup::SetupError},
 };
 
 fn same(error: &(impl Translate + Error)) {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fitgpt::hub::{Hub, HubError, Repo, RepoKind, Settings};
+use fitgpt_prepare::hub::{Hub, HubError, Repo, RepoKind, Settings};
 use server::{COMMIT, Faults, Server};
 use tempfile::TempDir;
 

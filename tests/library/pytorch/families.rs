@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fitgpt::{
-    checkpoint::{PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights},
-    run::init,
-};
+use fitgpt::run::init;
+use fitgpt_checkpoint::{PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights};
 use fitgpt_config::Family;
 use fitgpt_exec::{
     Arguments, Backend, Watch,

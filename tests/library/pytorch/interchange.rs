@@ -1,9 +1,7 @@
 //! Reads and runs a folder that `transformers` wrote.
 
-use fitgpt::{
-    checkpoint::{PositionRows, Tensors, Weights},
-    run::sample::{ContextWindow, Sampler},
-};
+use fitgpt::run::sample::{ContextWindow, Sampler};
+use fitgpt_checkpoint::{PositionRows, Tensors, Weights};
 use fitgpt_exec::{
     Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},

@@ -1,0 +1,157 @@
+//! What can be wrong with a dataset.
+
+use std::{io, path::PathBuf};
+
+use fitgpt_files::attempt::Attempt;
+use fitgpt_pickle::PickleError;
+
+/// Why a dataset or a part of it could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// No folder by that name or path.
+    #[error(
+        "there is no dataset `{dataset}`: no folder `{}`; make it with `{}`",
+        paths(looked_at),
+        super::prepare_line(dataset)
+    )]
+    NoDataset {
+        /// As the config names it.
+        dataset: String,
+        /// Every folder that was tried.
+        looked_at: Vec<PathBuf>,
+    },
+    /// A required file does not exist.
+    #[error("`{path}` does not exist")]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A folder, a pipe, a device.
+    #[error("`{path}` is not a file")]
+    NotAFile {
+        /// What was opened.
+        path: PathBuf,
+    },
+    /// The operating system reported an error.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried: `read`, `write`, …
+        action: Attempt,
+        /// On which file.
+        path: PathBuf,
+        /// What the operating system reported.
+        source: io::Error,
+    },
+    /// A token file of zero tokens.
+    #[error("`{path}` holds no tokens")]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file ends inside a token.
+    #[error("`{path}` ends inside a token: its {bytes} bytes are not a multiple of {width}")]
+    OddLength {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// Bytes of a token.
+        width: u64,
+    },
+    /// The header of a shard announces a different number of tokens than the file has.
+    #[error("the header of `{path}` announces {announced} tokens, the file holds {held}")]
+    WrongCount {
+        /// Which file.
+        path: PathBuf,
+        /// The number in the header.
+        announced: i64,
+        /// The number after the header.
+        held: u64,
+    },
+    /// A shard that ends inside its header.
+    #[error("`{path}` ends inside its header of 1024 bytes, after {bytes}")]
+    HeaderCut {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A shard of another version.
+    #[error(
+        "`{path}` is a shard with magic number {magic}, version {version}; only 20240520 version 1 (16-bit tokens) and 20240801 version 7 (32-bit) are supported"
+    )]
+    ShardVersion {
+        /// Which file.
+        path: PathBuf,
+        /// The first word of its header.
+        magic: i32,
+        /// The second.
+        version: i32,
+    },
+    /// The file is shorter than one sequence and its target.
+    #[error("`{path}` holds {tokens} tokens, a sequence of `block_size` {block_size} needs {}", block_size + 1)]
+    TooShort {
+        /// Which file.
+        path: PathBuf,
+        /// How many it holds.
+        tokens: u64,
+        /// How long a sequence is.
+        block_size: usize,
+    },
+    /// A token that is not in the vocabulary.
+    #[error(
+        "token {token} at position {position} of `{path}` is outside the vocabulary of {vocab_size}"
+    )]
+    OutsideVocabulary {
+        /// Which file.
+        path: PathBuf,
+        /// Counted in tokens from the start.
+        position: u64,
+        /// The token.
+        token: u32,
+        /// One more than the largest allowed.
+        vocab_size: u32,
+    },
+    /// The file was truncated after it was opened.
+    #[error("`{path}` had {tokens} tokens when it was opened and now ends before token {end}")]
+    Shrank {
+        /// Which file.
+        path: PathBuf,
+        /// Its length when it was opened.
+        tokens: u64,
+        /// One past the last token that was asked for.
+        end: u64,
+    },
+    /// A `meta.pkl` that is too large.
+    #[error("`{path}` has {bytes} bytes; a vocabulary needs at most {limit}")]
+    MetaTooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// The most that is read.
+        limit: u64,
+    },
+    /// A `meta.pkl` that is not a plain pickle.
+    #[error("cannot read `{path}`: {source}")]
+    Pickle {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PickleError,
+    },
+    /// A `meta.pkl` that is a plain pickle, but not a vocabulary.
+    #[error("`{path}` is not a dataset's vocabulary: {source}")]
+    Meta {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: super::meta::MetaError,
+    },
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    let mut names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    names.dedup();
+    names.join("`, no folder `")
+}
