@@ -4,8 +4,9 @@
     loss_alone.py --binary target/debug/fitgpt
 
 The weights, the optimizer's state and the losses must be the same bits, and the most bytes that
-PyTorch's CPU allocator handed out must fall by two tensors of the logits' size (by one with PyTorch
-2.12, which keeps their gradient next to them). Needs PyTorch and a C++ compiler, no GPU.
+PyTorch's CPU allocator handed out must fall by two tensors of the logits' size. Needs PyTorch 2.12 or
+later and a C++ compiler, no GPU. (nanoGPT has no autocast on a CPU, so all of this is float32; with
+16-bit types PyTorch 2.12 and 2.13 save one of the two.)
 """
 
 import argparse
@@ -102,11 +103,9 @@ def main():
         pairs = list(zip(tensors(old[name]), tensors(new[name]), strict=True))
         same = pairs and all(torch.equal(a, b) for a, b in pairs)
         checks.that(same, f"{name}: {len(pairs)} tensors are the same bits")
-    keeps_gradient = torch.__version__.startswith("2.12.")
-    fall = LOGITS if keeps_gradient else 2 * LOGITS
     print(f"the peak falls from {old['peak']:,} to {new['peak']:,} bytes")
-    # Gradients that the smaller peak no longer hides may take its place.
-    checks.near(old["peak"] - new["peak"], fall, LOGITS // 10, "it falls by")
+    # Smaller tensors that were not alive at the old peak may be at the new one.
+    checks.near(old["peak"] - new["peak"], 2 * LOGITS, LOGITS // 10, "it falls by")
     sys.exit(1 if checks.failed else 0)
 
 
