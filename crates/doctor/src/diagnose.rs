@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fitgpt_config as config;
-use fitgpt_config::{ConfigError, MachineFacts, Written};
+use fitgpt_config::{ConfigError, Key, MachineFacts, Written};
 use fitgpt_fit::{
     device::CardSpec,
     fit::{self, Engine},
@@ -172,6 +172,7 @@ fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory)
 }
 
 /// The complete command: patches first, then the original command line with the changes appended.
+/// Keys that patched nanoGPT does not have are left out.
 fn command(run: &TrainingRun, log: &Log, context: &Context, option: &fit::FitOption) -> String {
     let mut line = String::new();
     if !option.patches.is_empty() {
@@ -194,10 +195,16 @@ fn command(run: &TrainingRun, log: &Log, context: &Context, option: &fit::FitOpt
         }
         (None, Some(_)) => {}
     }
-    for (key, value, place) in context.config.iter().flat_map(Written::iter) {
-        if place.line.is_none() && !is_changed(key.name) {
-            let _ = write!(line, " {}", fit::command_line(&[(key.name, value.clone())]));
-        }
+    let is_read = |key: &Key| fit::nanogpt_reads(key, &option.patches);
+    let elsewhere =
+        context.config.iter().flat_map(Written::iter).filter(|(key, _, place)| {
+            place.line.is_none() && !is_changed(key.name) && is_read(key)
+        });
+    let mut changes: Vec<_> = elsewhere.map(|(key, value, _)| (key.name, value.clone())).collect();
+    let known = |(name, _): &&fit::Change| Key::find(name).is_some_and(is_read);
+    changes.extend(option.changes.iter().filter(known).cloned());
+    for change in changes {
+        let _ = write!(line, " {}", fit::command_line(&[change]));
     }
-    line + " " + &fit::command_line(&option.changes)
+    line
 }

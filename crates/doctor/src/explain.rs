@@ -39,11 +39,12 @@ macro_rules! pages {
 }
 
 /// Claims: the page and the names that select it.
-static CLAIMS: [(Pages, &[&str]); 16] = [
+static CLAIMS: [(Pages, &[&str]); 17] = [
     (pages!("eval_iters"), &["eval_iters", "eval_interval"]),
     (pages!("eval_batch_size"), &["eval_batch_size"]),
     (pages!("eval_block_size"), &["eval_block_size"]),
     (pages!("compile"), &["compile", "torch.compile"]),
+    (pages!("loss_alone"), &["loss-alone", "loss_alone"]),
     (pages!("reduce_overhead"), &["reduce-overhead", "cuda_graphs"]),
     (pages!("empty_cache"), &["empty_cache", "torch.cuda.empty_cache"]),
     (

@@ -222,13 +222,13 @@ fn each_config_has_an_option_that_keeps_its_training_run() {
         (
             torch,
             OF_124M.to_owned(),
-            "batch_size=8 gradient_accumulation_steps=64 eval_iters=400",
+            "loss_alone=True",
             "batch_size=8 gradient_accumulation_steps=64 eval_iters=400",
         ),
         (
             torch,
             "batch_size=64".to_owned(),
-            "batch_size=8 gradient_accumulation_steps=320 eval_iters=1600",
+            "batch_size=16 gradient_accumulation_steps=160 eval_iters=800 loss_alone=True",
             "batch_size=8 gradient_accumulation_steps=320 eval_iters=1600",
         ),
         (

@@ -3,9 +3,9 @@
 //! `forward` returns the logits next to the loss. Compiled code then has two outputs, and
 //! `loss.backward()` has no gradient for the first: autograd makes one, zeros as large as the
 //! logits, and the backward may not overwrite the logits, because the caller has them. With
-//! `(None, loss)` in training both are gone, and no number changes. (PyTorch 2.12 still keeps a
-//! gradient next to the logits, and frees the zeros only.) Evaluation and sampling, which have no
-//! backward, get their logits as before.
+//! `(None, loss)` in training both are gone, and no number changes. (With 16-bit
+//! types, PyTorch 2.12 and 2.13 keep a gradient next to the logits, and free the zeros only.)
+//! Evaluation and sampling, which have no backward, get their logits as before.
 
 use super::logits;
 use crate::patch::{Anchor, edit::Site, python::PythonFile};

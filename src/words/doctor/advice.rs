@@ -69,6 +69,12 @@ messages! {
         ja: "モデルを複数の GPU に分割する",
         de: "das Modell auf mehrere Karten aufteilen",
     }
+    loss_alone() {
+        en: "return only the loss from `forward` while training: compiled, that saves up to two tensors as large as the logits and changes no number",
+        zh: "训练时让 `forward` 只返回损失：编译后最多少占两个与 logits 一样大的张量，且不改变任何数值",
+        ja: "学習中は `forward` が損失だけを返すようにする。コンパイル時は logits と同じ大きさのテンソルが最大 2 つ減り、数値は変わりません",
+        de: "`forward` im Training nur den Loss zurückgeben lassen: kompiliert spart das bis zu zwei Tensoren von der Größe der Logits und ändert keine Zahl",
+    }
     chunked_loss() {
         en: "compute logits and loss in chunks, so that the full logits are never stored",
         zh: "分块计算 logits 和损失，避免存放完整的 logits",
@@ -434,6 +440,7 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::ZeroOffload => zero_offload(),
         Remedy::ZeroStage3 => zero_stage_3(),
         Remedy::Fsdp => fsdp(),
+        Remedy::LossAlone => loss_alone(),
         Remedy::ChunkedLoss => chunked_loss(),
         Remedy::KeepNumbers => keep_numbers(),
         Remedy::DropLogits => drop_stale_logits(),

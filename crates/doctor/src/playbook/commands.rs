@@ -91,6 +91,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         }
         (R::Fsdp, S::HfTrainer) => one("torchrun --nproc_per_node 4 train.py --fsdp \"full_shard auto_wrap\""),
         (R::Fsdp, _) => one("torch.distributed.fsdp.fully_shard(model)"),
+        (R::LossAlone, _) => one("fitgpt patch . --apply --only loss-alone"),
         (R::ChunkedLoss, S::NanoGpt) => one("fitgpt patch . --apply --only chunked-loss"),
         (R::ChunkedLoss, S::HfTrainer) => one("pip install liger-kernel && ... --use_liger_kernel True"),
         (R::ChunkedLoss, _) => one("cut_cross_entropy.linear_cross_entropy(hidden, lm_head.weight, labels, shift=1)"),

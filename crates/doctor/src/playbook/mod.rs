@@ -12,7 +12,7 @@ use crate::{
     diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, MemoryKind, PhaseName},
     named::named,
     parse::{Clue, LoggedOptimizer, Wording},
-    reason::Analysis,
+    reason::{Analysis, TrainingRun},
 };
 
 named! {
@@ -40,6 +40,8 @@ named! {
         ZeroStage3 = "zero-stage-3",
         /// Weights sharded over the cards (PyTorch).
         Fsdp = "fsdp",
+        /// `forward` returns no logits while training.
+        LossAlone = "loss-alone",
         /// Logits and loss in chunks.
         ChunkedLoss = "chunked-loss",
         /// Keep numbers instead of tensors.
@@ -183,6 +185,12 @@ pub(crate) fn advice(
     for finding in causes {
         list.extend(remedies(analysis, stack, &finding.cause));
     }
+    // It costs nothing, so it comes before what makes a training pass smaller.
+    let shrinks =
+        |remedy: &Remedy| matches!(remedy, Remedy::SmallerMicroBatch | Remedy::ChunkedLoss);
+    if is_compiled_with_logits(analysis) && list.iter().any(shrinks) {
+        list.insert(0, Remedy::LossAlone);
+    }
     let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
     let is_open = is_torch(stack)
         && match kind {
@@ -217,6 +225,16 @@ pub(crate) fn advice(
     list.truncate(MOST);
     let of = |id| Advice { id, commands: commands::of(id, stack, analysis) };
     list.into_iter().map(of).collect()
+}
+
+/// Whether a training pass of compiled nanoGPT failed that returns its logits.
+fn is_compiled_with_logits(analysis: &Analysis<'_>) -> bool {
+    let is_pass = matches!(
+        analysis.phase.name,
+        PhaseName::TrainForward | PhaseName::TrainBackward | PhaseName::Unknown
+    );
+    let returns_logits = |run: &TrainingRun| run.options.compile && run.options.returns_logits();
+    is_pass && analysis.run.as_ref().is_some_and(returns_logits)
 }
 
 /// Whether PyTorch can record a snapshot of this program's memory.

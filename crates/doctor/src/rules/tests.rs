@@ -437,6 +437,21 @@ fn every_failure_ends_in_advice_and_a_next_step() {
 }
 
 #[test]
+fn compiled_nanogpt_is_first_told_to_return_the_loss_alone() {
+    let log = at("scaler.scale(loss).backward()", &full("1.53 GiB"));
+    let of = |config: &str| diagnosis(&log, config);
+    let compiled = of("batch_size = 16\ngradient_accumulation_steps = 32");
+    assert_eq!(compiled.advice[0].id, crate::Remedy::LossAlone, "{:?}", compiled.advice);
+    // nanoGPT has no key for it and refuses unknown keys.
+    let command = "fitgpt patch . --apply --only loss-alone && python train.py config.py";
+    assert_eq!(compiled.do_next.command.as_deref(), Some(command));
+    for config in ["compile = False", "loss_alone = True", "loss_chunk_rows = 512"] {
+        let other = of(&format!("batch_size = 16\n{config}"));
+        assert!(other.advice.iter().all(|a| a.id != crate::Remedy::LossAlone), "{config}");
+    }
+}
+
+#[test]
 fn a_run_that_holds_more_than_its_plan_is_a_different_run() {
     // 12 x 1024 of GPT-2 hold 13 GiB at most; the log holds 41.
     let log =

@@ -37,7 +37,7 @@ pub use self::{
     note::FitNote,
     option::{Change, Effect, FitOption},
     patch::{Patch, Upgrade},
-    text::{command_line, fitgpt_command, nanogpt_commands, write},
+    text::{command_line, fitgpt_command, nanogpt_commands, nanogpt_reads, write},
 };
 use crate::torch::{Rules, TorchOptions};
 

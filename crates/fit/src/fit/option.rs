@@ -68,6 +68,9 @@ pub struct FitOption {
     /// How many of the patches the original config does not need.
     #[serde(skip)]
     pub new_patches: usize,
+    /// Whether the only one of them is [`Patch::LossAlone`], in compiled code.
+    #[serde(skip)]
+    pub is_loss_alone: bool,
 }
 
 fn as_map<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
@@ -79,12 +82,17 @@ impl FitOption {
     /// and in either case options without extra work come first. Then by how much they change,
     /// then by how much the micro-batch shrinks.
     ///
+    /// [`Patch::LossAlone`] comes before all of these if the run is compiled: it saves as much as a
+    /// smaller micro-batch and costs no speed.
+    ///
     /// Compiling comes last: people who set `compile = False` usually have no working compiler.
     pub(super) fn by_invasiveness(&self, other: &Self) -> Ordering {
         let compiles = |o: &Self| o.changes.iter().any(|(key, _)| *key == "compile");
         let is_edited = |o: &Self| o.new_patches > 0 || !o.upgrades.is_empty();
         let costs = |o: &Self| o.extra_compute >= LEAST_EXTRA_COMPUTE;
-        let reach = |o: &Self| (compiles(o), is_edited(o), costs(o), o.effect, o.new_patches);
+        let leads = |o: &Self| o.is_loss_alone && o.upgrades.is_empty() && !costs(o);
+        let reach =
+            |o: &Self| (compiles(o), !leads(o), is_edited(o), costs(o), o.effect, o.new_patches);
         reach(self)
             .cmp(&reach(other))
             .then(self.extra_compute.total_cmp(&other.extra_compute))

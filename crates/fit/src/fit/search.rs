@@ -80,8 +80,10 @@ impl FitSearch<'_> {
             Engine::Torch { .. } => Patch::of_config(&candidate.config),
         };
         let known = Patch::of_config(self.request.config);
+        let new_patches: Vec<_> = patches.iter().filter(|patch| !known.contains(patch)).collect();
         Some(FitOption {
-            new_patches: patches.iter().filter(|patch| !known.contains(patch)).count(),
+            is_loss_alone: candidate.config.compile() && new_patches == [&Patch::LossAlone],
+            new_patches: new_patches.len(),
             patches,
             upgrades: candidate.upgrades,
             effect,

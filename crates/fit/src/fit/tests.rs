@@ -430,6 +430,19 @@ fn keys_alone_come_before_patches_and_before_more_work() {
 }
 
 #[test]
+fn returning_the_loss_alone_comes_first_if_the_run_is_compiled() {
+    let torch = Engine::torch(Precision::Bfloat16);
+    for compile in ["True", "False"] {
+        // As large a vocabulary as the model is small, so that the logits are the peak.
+        let config = config(&format!("n_embd=16 compile={compile}"));
+        let found = check(&config, torch, peak(&config, torch) * 7 / 8);
+        let is_first = found.options[0].patches == [Patch::LossAlone];
+        assert_eq!(is_first, compile == "True", "{:?}", found.options[0]);
+        assert!(found.options[found.without_patches.unwrap()].patches.is_empty());
+    }
+}
+
+#[test]
 fn what_was_written_elsewhere_is_written_down_with_the_changes() {
     let text = "# mine\nbatch_size = 16 # fits nowhere\nn_layer = 4\n";
     let mut written = Written::new();

@@ -58,11 +58,7 @@ pub fn nanogpt_commands(
     changes: &[Change],
     patches: &[Patch],
 ) -> Vec<String> {
-    let is_known = |key: &Key| match key.group {
-        KeyGroup::NanoGpt | KeyGroup::Ignored => true,
-        KeyGroup::FitGpt => patches.iter().any(|patch| patch.keys().contains(&key.name)),
-        KeyGroup::Sampling => false,
-    };
+    let is_known = |key: &Key| nanogpt_reads(key, patches);
     let mut lines = Vec::new();
     if !patches.is_empty() {
         let names: Vec<_> = patches.iter().map(|patch| patch.name()).collect();
@@ -70,6 +66,15 @@ pub fn nanogpt_commands(
     }
     lines.push(line("python train.py", files, &overrides(files, written, changes, is_known)));
     lines
+}
+
+/// Whether nanoGPT's `train.py` with `patches` has this key. It refuses others.
+pub fn nanogpt_reads(key: &Key, patches: &[Patch]) -> bool {
+    match key.group {
+        KeyGroup::NanoGpt | KeyGroup::Ignored => true,
+        KeyGroup::FitGpt => patches.iter().any(|patch| patch.keys().contains(&key.name)),
+        KeyGroup::Sampling => false,
+    }
 }
 
 /// Overrides that are not in `files`, with `changes` applied.

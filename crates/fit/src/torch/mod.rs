@@ -198,7 +198,7 @@ impl TorchOptions {
     }
 
     /// Whether `forward` returns logits while training.
-    fn returns_logits(&self) -> bool {
+    pub fn returns_logits(&self) -> bool {
         !self.loss_alone && self.chunked_loss_rows.is_none()
     }
 
