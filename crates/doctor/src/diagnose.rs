@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_config as config;
-use fitgpt_config::{ConfigError, Key, MachineFacts, Written};
+use fitgpt_config::{ConfigError, Key, MachineFacts, Precision, Written};
 use fitgpt_fit::{
     device::CardSpec,
     fit::{self, Engine},
@@ -141,9 +140,9 @@ fn device(analysis: &Analysis<'_>, context: &Context) -> Option<DeviceMemory> {
 /// Config changes that make this run fit in PyTorch. A run that already fits has none.
 fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory) -> Vec<Fix> {
     let precision = match run.options.precision {
-        torch::TorchPrecision::F32 => config::Precision::Float32,
-        torch::TorchPrecision::Bf16 => config::Precision::Bfloat16,
-        torch::TorchPrecision::F16 => config::Precision::Float16,
+        torch::TorchPrecision::F32 => Precision::Float32,
+        torch::TorchPrecision::Bf16 => Precision::Bfloat16,
+        torch::TorchPrecision::F16 => Precision::Float16,
     };
     let found = fit::fit(&fit::FitRequest {
         config: &run.config,

@@ -2,8 +2,7 @@
 
 use fitgpt_config::Written;
 use fitgpt_model::{
-    Model,
-    decoder::{self},
+    Model, decoder,
     family::gpt2::Gpt2Sizes,
     optimizer::Optimizer,
     shard::Share,

@@ -7,8 +7,7 @@ use std::{
 
 use fitgpt_config::{Config, GradCheckpoint, Precision};
 use fitgpt_model::{
-    Model,
-    decoder::{self},
+    Model, decoder,
     job::{self, Job, peak_bytes},
     optimizer::Footprint,
     report::{Overhead, PhaseReport, PlanReport, Verdict, phases_of_training},

@@ -22,8 +22,7 @@ mod update;
 #[cfg(test)]
 mod tests;
 
-use fitgpt_config as config;
-use fitgpt_config::{Config, GradCheckpoint, InitFrom};
+use fitgpt_config::{Config, GradCheckpoint, InitFrom, Precision};
 use fitgpt_model::Model;
 use fitgpt_program::{
     Names, Op, Program,
@@ -57,12 +56,12 @@ impl TorchPrecision {
     }
 }
 
-impl From<config::Precision> for TorchPrecision {
-    fn from(precision: config::Precision) -> Self {
+impl From<Precision> for TorchPrecision {
+    fn from(precision: Precision) -> Self {
         match precision {
-            config::Precision::Float32 => Self::F32,
-            config::Precision::Bfloat16 => Self::Bf16,
-            config::Precision::Float16 => Self::F16,
+            Precision::Float32 => Self::F32,
+            Precision::Bfloat16 => Self::Bf16,
+            Precision::Float16 => Self::F16,
         }
     }
 }
@@ -143,7 +142,7 @@ impl TorchOptions {
     }
 
     /// How PyTorch runs `config` on CUDA by default: one worker, fused kernels.
-    pub fn from_config(config: &Config, precision: config::Precision) -> Self {
+    pub fn from_config(config: &Config, precision: Precision) -> Self {
         Self::default().of_config(config, precision)
     }
 
@@ -152,7 +151,7 @@ impl TorchOptions {
     /// Keys that nanoGPT does not have count as if it were patched to read them.
     /// With `grad_checkpoint = 'auto'` nothing is checkpointed: nanoGPT has no such value.
     #[must_use]
-    pub fn of_config(self, config: &Config, precision: config::Precision) -> Self {
+    pub fn of_config(self, config: &Config, precision: Precision) -> Self {
         Self {
             batch: config.batch_size().into(),
             seq: config.block_size().into(),
