@@ -124,7 +124,7 @@ await check("a config is pasted, does not fit, is made to fit, and is copied", a
   await until("it fits", () => verdicts(page), ([torch]) => torch === "fits");
   assert.equal(await page.locator(".panel[data-engine=torch] .ghost").count(), 1);
   await page.click("#copy-command");
-  assert.match(await clipboard(page), /^python train\.py config\.py .*--batch_size=\d+/);
+  assert.match(await clipboard(page), /^fitgpt patch \. --apply --only loss-alone && python train\.py config\.py .*--batch_size=\d+/);
   await page.click("#copy-config");
   const config = await clipboard(page);
   assert.match(config, /# GPT-2 \(124M\) on a 12 GB card/);

@@ -27,9 +27,10 @@ pub use self::{
     batches::{Batches, Purpose},
     error::DataError,
     fingerprint::{FileFingerprint, Fingerprint},
-    meta::{Meta, MetaError},
+    meta::Meta,
     tokens::{Tokens, WIDE_EXTENSION},
 };
+pub use crate::error::MetaError;
 use crate::tokenizer::Tokenizer;
 
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.

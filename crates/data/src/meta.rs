@@ -7,7 +7,7 @@ use std::{fs::File, io::Read, path::Path};
 use fitgpt_files::attempt::Attempt;
 use fitgpt_pickle::{Pickle, PickleValue};
 
-use super::DataError;
+use super::{DataError, MetaError};
 
 /// The most bytes that a `meta.pkl` can need: 65,536 symbols, twice, with 256 bytes each.
 const LIMIT_BYTES: u64 = 32 << 20;
@@ -26,59 +26,6 @@ pub struct Meta {
     pub vocab_size: u32,
     /// The symbol of each token, if the file has symbols; empty text for a token without one.
     pub itos: Option<Vec<String>>,
-}
-
-/// Why a pickle is not a vocabulary.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MetaError {
-    /// Not a dict.
-    #[error("it is a pickled `{found}`, not a `dict`")]
-    NotADict {
-        /// What it is.
-        found: &'static str,
-    },
-    /// A required key is missing.
-    #[error("it has no `{key}`")]
-    NoKey {
-        /// Which key.
-        key: &'static str,
-    },
-    /// A value whose type is not the one that nanoGPT writes.
-    #[error("`{place}` should be `{expected}`, but holds `{found}`")]
-    WrongType {
-        /// Which value.
-        place: &'static str,
-        /// What it should be.
-        expected: &'static str,
-        /// What it is.
-        found: &'static str,
-    },
-    /// A vocabulary that is too large for token files.
-    #[error("`vocab_size` should be from 1 to {limit}: {vocab_size}")]
-    VocabSize {
-        /// The size in the file.
-        vocab_size: i64,
-        /// The most that is read: 2^16 with symbols, 2^24 without.
-        limit: i64,
-    },
-    /// An id outside `0..vocab_size`.
-    #[error("`{place}` has the id {id}, outside the vocabulary of {vocab_size}")]
-    IdOutside {
-        /// In which dict.
-        place: &'static str,
-        /// The id.
-        id: i64,
-        /// The size of the vocabulary.
-        vocab_size: u32,
-    },
-    /// Two ids for one symbol, or two symbols for one id.
-    #[error("`itos` and `stoi` disagree about the id {id} and the symbol `{symbol}`")]
-    Disagree {
-        /// The id.
-        id: i64,
-        /// The symbol, escaped.
-        symbol: String,
-    },
 }
 
 impl Meta {

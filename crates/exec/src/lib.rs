@@ -13,7 +13,6 @@ mod arguments;
 mod backend;
 pub mod codebook;
 
-pub mod element;
 pub mod random;
 
 pub mod reference;

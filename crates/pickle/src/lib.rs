@@ -13,9 +13,9 @@
 #![forbid(unsafe_code)]
 
 mod input;
-mod machine;
 mod rows;
 mod values;
+mod machine;
 
 pub use self::values::{Handle, Pickle, PickleObject, PickleValue, VALUES_PER_CONTAINER};
 

@@ -507,3 +507,41 @@ fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
+
+impl Pickle {
+    /// Reads a pickle of protocol 0 to 5.
+    pub fn read(reader: impl Read) -> Result<Self, PickleError> {
+        Self::read_some(reader, |_, _| true)
+    }
+
+    /// Like [`Pickle::read`], but drops dict entries for which `keep` returns false, so that a file
+    /// with millions of dicts needs memory only for the wanted ones. `keep` is called whenever
+    /// entries are set.
+    pub fn read_some(
+        reader: impl Read,
+        keep: impl FnMut(&Self, &[[Handle; 2]]) -> bool,
+    ) -> Result<Self, PickleError> {
+        Self::read_within(reader, usize::MAX, keep)
+    }
+
+    /// Like [`Pickle::read_some`], but fails if there are more lists and dicts than `containers`, or
+    /// [`VALUES_PER_CONTAINER`] times as many other values, so that a hostile file cannot use many
+    /// times its size in memory.
+    pub fn read_within(
+        reader: impl Read,
+        containers: usize,
+        keep: impl FnMut(&Self, &[[Handle; 2]]) -> bool,
+    ) -> Result<Self, PickleError> {
+        StackMachine::new(reader, containers, keep, None).run()
+    }
+
+    /// Like [`Pickle::read`], but describes objects instead of refusing them, if `allows` accepts
+    /// every global by module and name. Nothing is looked up or called. An `OrderedDict` becomes a
+    /// dict; attributes that are set on an object are dropped.
+    pub fn read_objects(
+        reader: impl Read,
+        allows: fn(module: &str, name: &str) -> bool,
+    ) -> Result<Self, PickleError> {
+        StackMachine::new(reader, usize::MAX, |_, _| true, Some(allows)).run()
+    }
+}

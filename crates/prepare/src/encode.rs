@@ -20,8 +20,7 @@ use fitgpt_data::{
 use super::{
     PrepareError,
     cut::PIECE_BYTES,
-    error::{file_name, wide_file_name},
-    shards::TokenDraft,
+    shards::{TokenDraft, TokenWidth},
 };
 
 /// More workers than this would be idle, because one thread reads and writes, and would cost
@@ -30,43 +29,6 @@ pub(super) const WORKERS_LIMIT: usize = 32;
 
 /// The most items in a job: documents without text take memory too.
 const JOB_ITEMS: usize = 1 << 16;
-
-/// How many bits a token has in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenWidth {
-    Bits16,
-    Bits32,
-}
-
-impl TokenWidth {
-    /// The width that a vocabulary needs.
-    pub(super) fn of(vocab_size: u32) -> Self {
-        if vocab_size <= 1 << 16 { Self::Bits16 } else { Self::Bits32 }
-    }
-
-    pub(super) fn bytes(self) -> u64 {
-        match self {
-            Self::Bits16 => 2,
-            Self::Bits32 => 4,
-        }
-    }
-
-    /// The name of a split's file.
-    pub(crate) fn file_name(self, split: Split) -> &'static str {
-        match self {
-            Self::Bits16 => file_name(split),
-            Self::Bits32 => wide_file_name(split),
-        }
-    }
-
-    /// Appends a token. It fits: the width is that of the whole vocabulary.
-    fn push(self, id: u32, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Bits16 => bytes.extend_from_slice(&(id as u16).to_le_bytes()),
-            Self::Bits32 => bytes.extend_from_slice(&id.to_le_bytes()),
-        }
-    }
-}
 
 /// Text that is encoded at once, and tokens between its parts.
 #[derive(Debug, Default)]

@@ -12,8 +12,45 @@ use fitgpt_data::{
 use super::{
     PrepareError,
     draft::{Draft, DraftFolder},
-    encode::TokenWidth,
+    error::{file_name, wide_file_name},
 };
+
+/// How many bits a token has in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenWidth {
+    Bits16,
+    Bits32,
+}
+
+impl TokenWidth {
+    /// The width that a vocabulary needs.
+    pub(super) fn of(vocab_size: u32) -> Self {
+        if vocab_size <= 1 << 16 { Self::Bits16 } else { Self::Bits32 }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Self::Bits16 => 2,
+            Self::Bits32 => 4,
+        }
+    }
+
+    /// The name of a split's file.
+    pub(super) fn file_name(self, split: Split) -> &'static str {
+        match self {
+            Self::Bits16 => file_name(split),
+            Self::Bits32 => wide_file_name(split),
+        }
+    }
+
+    /// Appends a token. It fits: the width is that of the whole vocabulary.
+    pub(super) fn push(self, id: u32, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Bits16 => bytes.extend_from_slice(&(id as u16).to_le_bytes()),
+            Self::Bits32 => bytes.extend_from_slice(&id.to_le_bytes()),
+        }
+    }
+}
 
 /// Tokens of a split that are being written.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         exp::exp_below,
         isa::{Kernel, Simd},
         matmul::{self, AddInto, Product, View},
         parts::{Blocks, Grid},
         rows::{self, block_rows},
     },
-    element::Element,
 };
 
 /// The sizes of a loss.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Arguments,
     arena::{Operands, Stored},
-    element::Element,
+    cpu::element::Element,
     random::Mask,
 };
 

@@ -9,11 +9,11 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         isa::{Kernel, Simd},
         parts::Blocks,
         rows::BLOCK,
     },
-    element::Element,
     random::Mask,
 };
 

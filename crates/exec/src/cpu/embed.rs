@@ -15,11 +15,11 @@ use crate::{
     cpu::{
         Machine,
         dropout::Masks,
+        element::Element,
         isa::{Kernel, Simd},
         parts::{Blocks, Grid, Tile, Tiles, Tiling},
         rows::{self, block_rows},
     },
-    element::Element,
 };
 
 /// Operands of [`forward`].

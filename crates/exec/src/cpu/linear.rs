@@ -8,17 +8,15 @@
 
 use fitgpt_program::Gelu;
 
-use crate::{
-    cpu::{
-        Machine,
-        dropout::Masks,
-        matmul::{
-            self, AddInto, AddResidual, AddStored, ColumnSums, Product, ResultDropout, RowSegment,
-            Store, StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes, View,
-        },
-        parts::Grid,
-    },
+use crate::cpu::{
+    Machine,
+    dropout::Masks,
     element::Element,
+    matmul::{
+        self, AddInto, AddResidual, AddStored, ColumnSums, Product, ResultDropout, RowSegment,
+        Store, StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes, View,
+    },
+    parts::Grid,
 };
 
 /// The sizes of a layer: M rows, K input columns, N output columns.

@@ -8,6 +8,7 @@
 //! Kernels allocate nothing: the caller passes scratch, whose size is a pure function of the shape.
 
 pub mod isa;
+pub mod element;
 pub mod exp;
 pub mod gelu;
 pub mod parts;

@@ -18,13 +18,13 @@ use crate::{
     Arguments,
     cpu::{
         Machine,
+        element::Element,
         isa::{Kernel, Simd},
         matmul::{self, AddScaled, Product, Store, View},
         parts::{Blocks, Grid},
         rows::BLOCK,
         update,
     },
-    element::Element,
 };
 
 /// Rows and columns of a matrix.

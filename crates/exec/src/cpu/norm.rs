@@ -21,11 +21,11 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         isa::{Kernel, Simd},
         parts::{Blocks, PerWorker},
         rows::{self, ONE, block_rows, whole, wide},
     },
-    element::Element,
 };
 
 /// Floats of scratch of [`forward`] and [`recompute`]: a row in and a row out for each worker.

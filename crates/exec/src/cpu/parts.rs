@@ -7,7 +7,14 @@
 
 use std::{marker::PhantomData, ops::Range, slice};
 
-use crate::cpu::pool::Task;
+/// The index of a task and the worker that runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// In `0..n`; each is handed out once.
+    pub index: usize,
+    /// In `0..threads`; tasks that run at the same time have different workers.
+    pub worker: usize,
+}
 
 /// Memory that splits into one part for each task.
 ///

@@ -17,22 +17,13 @@ use std::{
 };
 
 use super::{
-    parts::Parts,
+    parts::{Parts, Task},
     sync::{
         Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, POLLS,
         UnsafeCell, hint,
         thread::{self, JoinHandle},
     },
 };
-
-/// The index of a task and the worker that runs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Task {
-    /// In `0..n`; each is handed out once.
-    pub index: usize,
-    /// In `0..threads`; tasks that run at the same time have different workers.
-    pub worker: usize,
-}
 
 /// A fixed set of threads, including the caller's.
 #[derive(Debug)]

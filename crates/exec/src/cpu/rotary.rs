@@ -13,12 +13,12 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         embed::RowPositions,
         isa::{Kernel, Simd},
         parts::{Blocks, PerWorker},
         rows::{self, ONE, block_rows, whole},
     },
-    element::Element,
 };
 
 /// Floats of scratch: one head for each worker.

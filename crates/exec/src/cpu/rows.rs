@@ -5,9 +5,9 @@
 
 use fitgpt_program::units::DType;
 
-use crate::{
-    cpu::isa::{Portable, Simd},
+use crate::cpu::{
     element::Element,
+    isa::{Portable, Simd},
 };
 
 /// The smallest number of elements for which a task pays off. Blocks are at least this large, so

@@ -14,6 +14,7 @@ mod option;
 mod moves;
 mod candidate;
 mod count;
+mod optimizers;
 mod search;
 mod smaller;
 mod text;

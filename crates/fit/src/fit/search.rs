@@ -15,7 +15,7 @@ use super::{
     candidate::{FitCandidate, raw},
     count::Counter,
     moves::{AvailableMoves, Move, MoveSet},
-    smaller,
+    optimizers,
 };
 
 /// Larger effective batches are not searched for divisors.
@@ -216,7 +216,7 @@ impl FitSearch<'_> {
             let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }
-        for change in smaller::optimizers(self) {
+        for change in optimizers::with_less_state(self.request) {
             let option = self.candidate(nothing, &[change]);
             let option = option.and_then(|c| self.plan(c, Effect::ChangesRun));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));

@@ -3,10 +3,12 @@
 //! Each option changes as little as possible: the first step of its ladder that fits. If nothing
 //! that keeps the training fits, the strongest moves are applied as well.
 
-use fitgpt_config::{Config, ConfigValue, InitFrom, OptimizerChoice, Precision};
+use fitgpt_config::{Config, ConfigValue, InitFrom, Precision};
 use fitgpt_model::report::Verdict;
 
-use super::{Change, Effect, Engine, FitOption, candidate::raw, moves::MoveSet, search::FitSearch};
+use super::{
+    Change, Effect, FitOption, candidate::raw, moves::MoveSet, optimizers, search::FitSearch,
+};
 
 /// Shorter sequences are not proposed: they train no long-range context.
 const SHORTEST_BLOCK: u32 = 64;
@@ -36,7 +38,7 @@ fn ladders(search: &FitSearch<'_>) -> Vec<Vec<Vec<Change>>> {
     if *config.init_from() == InitFrom::Resume {
         return ladders;
     }
-    ladders.extend(optimizers(search).map(|change| vec![vec![change]]));
+    ladders.extend(optimizers::with_less_state(search.request).map(|change| vec![vec![change]]));
     ladders.push(blocks(search));
     if *config.init_from() == InitFrom::Scratch {
         let layers = (1..config.n_layer()).rev();
@@ -44,19 +46,6 @@ fn ladders(search: &FitSearch<'_>) -> Vec<Vec<Vec<Change>>> {
         ladders.push(widths(config));
     }
     ladders
-}
-
-/// Optimizers with less state than the config's; nanoGPT has only one.
-pub(super) fn optimizers(search: &FitSearch<'_>) -> impl Iterator<Item = Change> {
-    let config = search.request.config;
-    let is_ours = matches!(search.request.engine, Engine::Fitgpt { .. });
-    // The optimizer of a checkpoint is fixed.
-    let is_open = is_ours && *config.init_from() != InitFrom::Resume;
-    let smaller: &[_] = match config.optimizer() {
-        OptimizerChoice::AdamW if is_open => &[OptimizerChoice::AdamW8bit, OptimizerChoice::Muon],
-        _ => &[],
-    };
-    smaller.iter().map(|choice| ("optimizer", choice.name().into()))
 }
 
 fn blocks(search: &FitSearch<'_>) -> Vec<Vec<Change>> {

@@ -12,9 +12,8 @@ use fitgpt_program::{
 
 use super::{
     Rules,
-    eager::DropoutOutput,
     math_attention::{self, MathTensors},
-    pass::ModelPass,
+    pass::{DropoutOutput, ModelPass},
     tape::mask_name,
 };
 

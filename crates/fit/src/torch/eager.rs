@@ -13,7 +13,7 @@ use fitgpt_program::{
 use super::{
     ProgramSpec, Rules, TorchPhase,
     attention::{self, AttentionOutput},
-    pass::{ModelPass, PreviousPass},
+    pass::{DropoutOutput, ModelPass, PreviousPass},
     tape::HeldState,
 };
 
@@ -39,13 +39,6 @@ pub(super) struct EagerNorm {
     pub(super) out: TensorId,
     pub(super) mean: TensorId,
     pub(super) rstd: TensorId,
-}
-
-/// A dropout's result and its mask.
-#[derive(Clone, Copy)]
-pub(super) struct DropoutOutput {
-    pub(super) out: TensorId,
-    pub(super) mask: Option<TensorId>,
 }
 
 /// All that a block's backward needs.

@@ -12,6 +12,13 @@ use super::{
     tape::{HeldState, Tape},
 };
 
+/// A dropout's result and its mask.
+#[derive(Clone, Copy)]
+pub(super) struct DropoutOutput {
+    pub(super) out: TensorId,
+    pub(super) mask: Option<TensorId>,
+}
+
 /// The pass before this one, whose results variables still hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PreviousPass {

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Limits, place::inside_one_chunk};
+use super::Limits;
 
 /// A placed item: its bytes and its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,6 +287,18 @@ impl Occupied {
         if let Some(upper) = self.groups[index].split() {
             self.groups.insert(index + 1, upper);
         }
+    }
+}
+
+/// Chunks form one address space, divided at multiples of the largest chunk. A slot that would cross
+/// a boundary moves after it.
+pub(super) fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
+    let chunk = limits.max_chunk.get();
+    let is_in_the_first = start + bytes <= chunk; // almost always true, and needs no division
+    if is_in_the_first || bytes == 0 || start / chunk == (start + bytes - 1) / chunk {
+        start
+    } else {
+        start.next_multiple_of(chunk)
     }
 }
 

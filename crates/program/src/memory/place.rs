@@ -9,7 +9,7 @@ use std::{cmp::Reverse, ops::RangeInclusive};
 
 use super::{
     Limits, PlacedProgram, Plan, Slot, Space, Target, lifetimes,
-    occupied::{Occupied, PlacedItem},
+    occupied::{Occupied, PlacedItem, inside_one_chunk},
 };
 use crate::{Life, Program, units::Bytes};
 
@@ -241,18 +241,6 @@ fn starts_in(
         occupied.insert(PlacedItem { start, end, first, last });
     }
     Some((top, starts))
-}
-
-/// Chunks form one address space, divided at multiples of the largest chunk. A slot that would cross
-/// a boundary moves after it.
-pub(super) fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
-    let chunk = limits.max_chunk.get();
-    let is_in_the_first = start + bytes <= chunk; // almost always true, and needs no division
-    if is_in_the_first || bytes == 0 || start / chunk == (start + bytes - 1) / chunk {
-        start
-    } else {
-        start.next_multiple_of(chunk)
-    }
 }
 
 fn padded(bytes: Bytes, limits: &Limits) -> u64 {

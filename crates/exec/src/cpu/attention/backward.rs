@@ -20,13 +20,13 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
         product::{LeftFactor, SumStart, TileProduct},
         rows,
     },
-    element::Element,
     random::Mask,
 };
 

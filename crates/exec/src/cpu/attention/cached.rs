@@ -11,12 +11,12 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
         rows::{self, wide},
     },
-    element::Element,
 };
 
 /// Floats of scratch: for each worker the scores of all keys, and three rows of a head.

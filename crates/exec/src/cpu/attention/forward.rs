@@ -15,12 +15,12 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
+        element::Element,
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
         product::{LeftFactor, SumStart, TileProduct},
     },
-    element::Element,
     random::Mask,
 };
 

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::cpu::{
     attention::{AttentionShape, QkvMut},
-    parts::{Grid, OutputMatrices, Parts, Tile},
-    pool::Task,
+    parts::{Grid, OutputMatrices, Parts, Task, Tile},
 };
 
 /// How work is split into tasks: blocks of rows of every head of every sequence.

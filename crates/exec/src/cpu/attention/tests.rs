@@ -8,8 +8,7 @@ use super::{
 };
 use crate::cpu::{
     isa::{Portable, Simd},
-    parts::Parts,
-    pool::Task,
+    parts::{Parts, Task},
 };
 
 const SHAPE: AttentionShape =

@@ -5,9 +5,9 @@ use std::ops::Range;
 use crate::{
     cpu::{
         attention::QkvRows,
+        element::Element,
         isa::{LANES_MAX, Simd, Strided, TransposeSize},
     },
-    element::Element,
     random::Mask,
 };
 

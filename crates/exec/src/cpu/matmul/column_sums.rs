@@ -7,13 +7,11 @@
 //! Rows are summed in blocks of 64, then the blocks: the error grows with M / 64, not with M,
 //! and the order is the same for any number of threads. Needs no scratch.
 
-use crate::{
-    cpu::{
-        isa::{Isa, Kernel, Simd},
-        parts::Blocks,
-        pool::Pool,
-    },
+use crate::cpu::{
     element::Element,
+    isa::{Isa, Kernel, Simd},
+    parts::Blocks,
+    pool::Pool,
 };
 
 /// `out += Σ rows of data`

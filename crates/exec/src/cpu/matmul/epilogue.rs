@@ -8,10 +8,7 @@ use std::ops::Range;
 
 use fitgpt_program::Gelu;
 
-use crate::{
-    cpu::{gelu, isa::Simd, parts::Tile, swiglu},
-    element::Element,
-};
+use crate::cpu::{element::Element, gelu, isa::Simd, parts::Tile, swiglu};
 
 /// A part of one row of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]

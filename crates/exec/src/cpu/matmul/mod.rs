@@ -25,6 +25,8 @@ mod tile;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 pub use self::{
     block::ProductShape,
     column_sums::ColumnSums,
@@ -34,22 +36,17 @@ pub use self::{
     },
     pack::View,
 };
-
-use std::ops::Range;
-
 use self::{
     block::{BlockLimits, Blocking},
     pack::{PanelPacking, Side},
     tile::PanelProduct,
 };
-use crate::{
-    cpu::{
-        isa::{Isa, Kernel, Simd},
-        parts::{Blocks, OutputMatrices, PerWorker, Tiles, Tiling},
-        pool::{Pool, Task},
-        product::{SumStart, TileProduct},
-    },
+use crate::cpu::{
     element::Element,
+    isa::{Isa, Kernel, Simd},
+    parts::{Blocks, OutputMatrices, PerWorker, Task, Tiles, Tiling},
+    pool::Pool,
+    product::{SumStart, TileProduct},
 };
 
 /// `epilogue(a · b)`, written to `out`.

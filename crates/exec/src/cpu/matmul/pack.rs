@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use crate::{
-    cpu::{
-        isa::{Kernel, Simd, Strided, TransposeSize},
-        product::LeftFactor,
-    },
+use crate::cpu::{
     element::Element,
+    isa::{Kernel, Simd, Strided, TransposeSize},
+    product::LeftFactor,
 };
 
 /// A matrix in a slice; its rows or its columns are contiguous.
