@@ -22,9 +22,8 @@ use fitgpt_files::disk::{self, Disk};
 
 use super::{
     CONFIG_FILE, CheckpointError, FILES, MANIFEST_FILE, MODEL_FILE, Result, carry,
-    config::Architecture,
+    config::{Architecture, MAX_CONFIG_BYTES},
     id::SaveId,
-    load::MAX_CONFIG_BYTES,
     manifest::{Manifest, Retention},
 };
 

@@ -9,6 +9,15 @@ use fitgpt_program::units::DType;
 
 use super::store::{TensorEntry, Tensors};
 
+/// What to do if the file has more positions than the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PositionRows {
+    /// Refuse.
+    Exact,
+    /// Use the first ones, as nanoGPT does for a `block_size` below the checkpoint's.
+    Crop,
+}
+
 /// One tensor of a file.
 #[derive(Debug)]
 pub(super) struct FileTensor<'a> {

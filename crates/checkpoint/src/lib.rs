@@ -35,21 +35,22 @@ mod id;
 mod store;
 mod error;
 mod config;
-mod commit;
 mod layout;
 mod header;
-mod lock;
 mod manifest;
+mod commit;
+mod lock;
 mod held;
 mod set_aside;
 mod folder;
 mod write;
 mod read;
 mod ownership;
-mod save;
 mod shards;
 mod nanogpt;
 mod load;
+mod save;
+mod event;
 mod tensorboard;
 pub mod events;
 
@@ -64,7 +65,8 @@ pub use self::{
     folder::{begin, exists, locate, recover},
     held::{HeldFolder, new_folder_next_to},
     id::SaveId,
-    load::{Checkpoint, PositionRows, Weights, describe, has_state, weights_dir},
+    layout::PositionRows,
+    load::{Checkpoint, Weights, describe, has_state, weights_dir},
     lock::Lock,
     manifest::Retention,
     nanogpt::{NANOGPT_FILE, NanoGptRun, nanogpt_file},

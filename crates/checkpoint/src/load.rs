@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CONFIG_FILE, CheckpointError, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE, commit,
-    config::{Architecture, ConfigContents},
-    folder, layout,
+    config::{Architecture, ConfigContents, MAX_CONFIG_BYTES},
+    folder,
+    layout::{self, PositionRows},
     manifest::Manifest,
     nanogpt::{self, NanoGpt, NanoGptRun},
     read::TensorFile,
@@ -26,18 +27,6 @@ use super::{
 /// renames.
 const ATTEMPTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// More than any `config.json`: ours takes about 1 MB with a vocabulary of 65,536 symbols.
-pub(super) const MAX_CONFIG_BYTES: u64 = 16 << 20;
-
-/// What to do if the file has more positions than the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PositionRows {
-    /// Refuse.
-    Exact,
-    /// Use the first ones, as nanoGPT does for a `block_size` below the checkpoint's.
-    Crop,
-}
 
 /// The folder that `sample` reads: the best weights if they were kept, else the last ones.
 pub fn weights_dir(out_dir: &Path) -> PathBuf {

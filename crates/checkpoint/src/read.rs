@@ -15,8 +15,7 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use super::{
     CheckpointError, Result,
     header::{Checksum, Header, stored_dtype},
-    layout::{FileTensor, Values},
-    load::PositionRows,
+    layout::{FileTensor, PositionRows, Values},
     store::{TensorEntry, TensorPiece, TensorSink},
     write::{MAX_BYTES, MatrixWindow, band_and_group, little_endian},
 };

@@ -17,8 +17,7 @@ use serde::Deserialize;
 
 use super::{
     CheckpointError, MODEL_FILE, Result, folder,
-    layout::{self, FileTensor, Values},
-    load::PositionRows,
+    layout::{self, FileTensor, PositionRows, Values},
     manifest::Manifest,
     read::{MatchedTensor, TensorFile},
     store::TensorSink,

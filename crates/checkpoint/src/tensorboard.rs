@@ -15,7 +15,7 @@ use std::{
 
 use fitgpt_files::disk::{Disk, DiskFile};
 
-use super::events::{self, Event, EventError};
+use super::event::{self, Event, EventError};
 
 /// The end of our file names; TensorBoard looks for `tfevents` in them.
 const SUFFIX: &str = ".fitgpt";
@@ -56,7 +56,7 @@ impl TensorBoard {
 
         let mut steps_ms = 0.0;
         if log.is_file() {
-            events::each(log, |event| {
+            event::each(log, |event| {
                 if let Event::Step { ms, .. } = event {
                     steps_ms += ms;
                 }
@@ -74,7 +74,7 @@ impl TensorBoard {
         })?;
         let mut first_error = None;
         if log.is_file() {
-            events::each(log, |event| {
+            event::each(log, |event| {
                 if let Event::Step { ms, .. } = event {
                     time += ms / 1e3;
                 }
