@@ -16,6 +16,7 @@ mod size;
 mod value;
 mod keys;
 mod error;
+mod words;
 mod python;
 mod rewrite;
 mod setting;

@@ -15,6 +15,7 @@ pub mod hub;
 mod cut;
 mod draft;
 mod error;
+mod words;
 mod lines;
 mod memory;
 mod pieces;

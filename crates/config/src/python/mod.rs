@@ -11,6 +11,7 @@
 
 mod format;
 mod reason;
+mod words;
 mod lexer;
 mod string;
 mod syntax;
