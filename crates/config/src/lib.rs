@@ -10,18 +10,20 @@
 
 mod choice;
 mod lanes;
-pub mod limits;
 mod optimizer;
 mod size;
 mod value;
-mod keys;
-mod error;
-mod python;
-mod rewrite;
+mod key;
+pub mod limits;
 mod setting;
+mod keys;
+mod python;
+mod error;
+mod rewrite;
 mod written;
 mod resolved;
 mod rules;
+mod resolve;
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +34,8 @@ pub use self::{
         Precision, RopeSetting,
     },
     error::{ConfigError, FamilyRule, Location},
-    keys::{KEYS, Key, KeyGroup, ValueKind, ValueRange},
+    key::{Key, KeyGroup, ValueKind, ValueRange},
+    keys::KEYS,
     lanes::{LaneSplit, divisors},
     limits::{LIMITS, SizeLimit},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},

@@ -11,8 +11,9 @@
 
 mod format;
 mod reason;
-mod lexer;
+mod cursor;
 mod string;
+mod lexer;
 mod syntax;
 mod eval;
 mod parser;
