@@ -6,23 +6,16 @@
 //! unchanged. A journal is used only by a preparation that would write the same dataset: same
 //! options, same files with the same lengths and times.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use fitgpt_data::publish::JOURNAL;
-use fitgpt_files::disk::{Disk, DiskError};
 use serde::{Deserialize, Serialize};
 
 use super::{
     PrepareError,
+    draft::LockedFolder,
     split::DocumentCount,
     walk::{InputPosition, Tally},
 };
-
-/// More than any journal: a text has at most 65,536 different characters.
-const JOURNAL_BYTES_LIMIT: u64 = 16 << 20;
 
 /// The progress so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,25 +62,22 @@ pub(super) struct EncodedTotals {
 }
 
 impl Journal {
-    /// The journal in `folder`, if there is one that can be read.
-    pub(super) fn read(disk: &Disk, folder: &Path) -> Option<Self> {
-        let bytes = disk.read(&folder.join(JOURNAL), JOURNAL_BYTES_LIMIT).ok()?;
-        serde_json::from_slice(&bytes).ok()
+    /// Continues the drafts that a killed `prepare` with the same key left, or begins a journal;
+    /// `None` without a key. All other drafts are removed.
+    pub(super) fn resume(
+        folder: &mut LockedFolder,
+        key: Option<String>,
+    ) -> Result<Option<Self>, PrepareError> {
+        let found = folder.resume(|bytes| {
+            let journal: Self = serde_json::from_slice(bytes).ok()?;
+            (key.as_ref() == Some(&journal.key)).then_some(journal)
+        })?;
+        Ok(found.or_else(|| Some(Self { key: key?, scan: None, encoded: None })))
     }
 
-    /// Replaces the journal in `folder`.
-    pub(super) fn write(&self, disk: &Disk, folder: &Path) -> Result<(), PrepareError> {
-        let json = serde_json::to_vec(self).expect("texts and numbers are JSON");
-        let (new, path) = (folder.join(format!("{JOURNAL}.new")), folder.join(JOURNAL));
-        let replace = || -> Result<(), DiskError> {
-            disk.remove_file(&new)?;
-            let mut file = disk.create(&new)?;
-            file.write_all_at(&json, 0)?;
-            file.sync()?;
-            disk.rename(&new, &path)?;
-            disk.sync_dir(folder)
-        };
-        replace().map_err(|error| PrepareError::writing(&path, 0, error.source))
+    /// Records the state of the drafts.
+    pub(super) fn write(&self, folder: &mut LockedFolder) -> Result<(), PrepareError> {
+        folder.write_journal(&serde_json::to_vec(self).expect("texts and numbers are JSON"))
     }
 }
 

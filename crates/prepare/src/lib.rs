@@ -13,8 +13,9 @@
 
 pub mod hub;
 mod cut;
-mod draft;
+mod need;
 mod error;
+mod draft;
 mod lines;
 mod memory;
 mod pieces;
@@ -41,8 +42,8 @@ use fitgpt_data::{Split, tokenizer::EndOfTextToken};
 use serde::Serialize;
 
 pub use self::{
-    draft::DiskNeed,
     error::{HeldOut, JsonKind, PrepareError, file_name},
+    need::DiskNeed,
     source::{SkipReason, SkippedFile},
 };
 

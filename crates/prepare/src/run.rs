@@ -119,13 +119,7 @@ pub(super) fn prepare_from(
     });
 
     let key = if kept.is_empty() { journal_key(options, &sources, val_fraction)? } else { None };
-    let mut journal = None;
-    if let Some(key) = key {
-        let found = folder.resume(&key)?;
-        journal = Some(found.unwrap_or(Journal { key, scan: None, encoded: None }));
-    } else {
-        folder.resume("")?;
-    }
+    let journal = Journal::resume(&mut folder, key)?;
     let mut notes =
         ProgressRecorder { folder: &mut folder, journal, clock: Clock::new(options.note_every) };
 
@@ -189,7 +183,7 @@ pub(super) fn prepare_from(
     };
     let kept_bytes = kept.iter().map(Draft::bytes).sum(); // no longer free
     if let Some(need) = need {
-        need.check(options.disk_free_bytes.map(|free| free.saturating_sub(kept_bytes)))?;
+        check_disk(need, options.disk_free_bytes.map(|free| free.saturating_sub(kept_bytes)))?;
     }
 
     let mut rule = match &scan {
@@ -354,6 +348,16 @@ fn known_documents(
     Ok(Some(hashes))
 }
 
+/// Refuses a disk with less free space than usually needed.
+fn check_disk(need: DiskNeed, free_bytes: Option<u64>) -> Result<(), PrepareError> {
+    match free_bytes {
+        Some(free_bytes) if free_bytes < need.usual_bytes => {
+            Err(PrepareError::TooLittleDisk { need, free_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Syncs the files to the disk and publishes them as the dataset.
 fn publish(
     folder: &mut LockedFolder,
@@ -393,13 +397,13 @@ impl ProgressRecorder<'_> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let symbols = scan.symbols.sorted()?.into_iter().collect();
         journal.scan = Some(ScanEntry { symbols, characters: scan.characters });
-        self.folder.note(journal)
+        journal.write(self.folder)
     }
 
     fn encoded(&mut self, entry: EncodingEntry) -> Result<(), PrepareError> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.encoded = Some(entry);
-        self.folder.note(journal)
+        journal.write(self.folder)
     }
 
     /// After a request to stop or a full disk, keeps everything up to the last entry.
@@ -741,5 +745,25 @@ impl EncodedTotals {
                 PrepareError::EmptySplit { split, documents, characters, val_fraction, computed }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_with_less_than_the_usual_need_is_refused() {
+        let exact = DiskNeed::of_characters(100, 50);
+        assert_eq!((exact.usual_bytes, exact.most_bytes), (250, 250));
+        assert!(check_disk(exact, Some(250)).is_ok() && check_disk(exact, None).is_ok());
+        let error = check_disk(exact, Some(249)).unwrap_err().to_string();
+        assert_eq!(error, "the dataset needs 250 bytes, the disk has 249 bytes free");
+        let error = check_disk(DiskNeed::of_tokens(1000, 2), Some(499)).unwrap_err();
+        let error = error.to_string();
+        assert_eq!(
+            error,
+            "the dataset needs about 500 and at most 2000 bytes, the disk has 499 bytes free"
+        );
     }
 }
