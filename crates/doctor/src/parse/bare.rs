@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use super::{
-    message::{Message, Wording, first_of, last_of, size_after},
+    message::{Message, Wording},
     phrases::Phrases,
     prose,
-    size::PrintedSize,
-    squeezed::{Occurrence, Offset, Passage},
+    size::{PrintedSize, size_after},
+    squeezed::{Occurrence, Offset, Passage, first_of, last_of},
 };
-use crate::diagnosis::MemoryKind::{self, GpuMemory as Gpu, HostMemory as Host, Unknown};
+use crate::facts::MemoryKind::{self, GpuMemory as Gpu, HostMemory as Host, Unknown};
 
 /// Phrases that always mean it, without white space.
 const PLAIN: &[(&str, Wording, MemoryKind)] = &[

@@ -13,7 +13,7 @@
 //! `fitgpt` knows the three keys above.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let cause = match (&analysis.config_error, &analysis.log.progress.refused) {
