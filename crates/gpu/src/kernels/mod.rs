@@ -17,6 +17,7 @@ pub(crate) mod mask;
 pub(crate) mod elementwise;
 pub(crate) mod embed;
 pub(crate) mod math;
+pub(crate) mod grid;
 pub(crate) mod attention;
 pub(crate) mod cross_entropy;
 pub(crate) mod norm;
