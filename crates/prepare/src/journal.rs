@@ -6,13 +6,19 @@
 //! unchanged. A journal is used only by a preparation that would write the same dataset: same
 //! options, same files with the same lengths and times.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PrepareError,
+    Options, PrepareError,
     draft::LockedFolder,
+    source::TextSource,
     split::DocumentCount,
     walk::{InputPosition, Tally},
 };
@@ -107,4 +113,101 @@ impl Clock {
         }
         is_due
     }
+}
+
+/// Records the progress of a preparation, if it can be continued.
+pub(super) struct ProgressRecorder<'a> {
+    pub(super) folder: &'a mut LockedFolder,
+    journal: Option<Journal>,
+    clock: Clock,
+}
+
+impl<'a> ProgressRecorder<'a> {
+    /// Continues what a killed `prepare` with the same key recorded; without a key, records nothing.
+    pub(super) fn resume(
+        folder: &'a mut LockedFolder,
+        key: Option<String>,
+        longest: Duration,
+    ) -> Result<Self, PrepareError> {
+        let journal = Journal::resume(folder, key)?;
+        Ok(Self { folder, journal, clock: Clock::new(longest) })
+    }
+
+    /// Whether an entry is due.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.journal.is_some() && self.clock.is_due()
+    }
+
+    /// The result of the first pass, if it is recorded.
+    pub(super) fn scan(&self) -> Option<&ScanEntry> {
+        self.journal.as_ref()?.scan.as_ref()
+    }
+
+    /// Where the encoding stopped, if that is recorded.
+    pub(super) fn encoding(&self) -> Option<&EncodingEntry> {
+        self.journal.as_ref()?.encoded.as_ref()
+    }
+
+    /// Records the result of the first pass.
+    pub(super) fn scanned(&mut self, entry: ScanEntry) -> Result<(), PrepareError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.scan = Some(entry);
+        journal.write(self.folder)
+    }
+
+    /// Records the progress of the encoding.
+    pub(super) fn encoded(&mut self, entry: EncodingEntry) -> Result<(), PrepareError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.encoded = Some(entry);
+        journal.write(self.folder)
+    }
+
+    /// After a request to stop or a full disk, keeps everything up to the last entry.
+    pub(super) fn ended_by(&mut self, error: PrepareError) -> PrepareError {
+        let is_noted = self.encoding().is_some();
+        match error {
+            PrepareError::Stopped if is_noted => {
+                self.folder.keep_drafts();
+                PrepareError::Paused
+            }
+            PrepareError::DiskFull { .. } if is_noted => {
+                self.folder.keep_drafts();
+                error
+            }
+            error => error,
+        }
+    }
+}
+
+/// Everything that determines the bytes of a dataset, as text; `None` if some input can be read
+/// only once.
+pub(super) fn journal_key(
+    options: &Options,
+    sources: &[TextSource],
+    val_fraction: f64,
+) -> Result<Option<String>, PrepareError> {
+    let mut key = format!(
+        "1 {} {:?} {:?} {:?} {:?} {val_fraction} {} {:?} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        options.vocabulary,
+        options.end_of_text,
+        options.end_of_text_token,
+        options.field,
+        options.seed,
+        options.invalid,
+        options.output,
+        options.format,
+        options.tokenizer,
+    );
+    let tokenizer = options.tokenizer.iter().map(PathBuf::as_path);
+    for path in tokenizer.chain(sources.iter().flat_map(TextSource::paths)) {
+        let facts = fs::metadata(path).map_err(|source| PrepareError::reading(path, source))?;
+        let modified = facts.modified().ok();
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let _ = write!(key, "\n{} {} {since:?}", path.display(), facts.len());
+    }
+    for source in sources {
+        let _ = write!(key, "\n{:?} {:?}", source.format, source.split);
+    }
+    Ok(sources.iter().all(|source| source.bytes.is_some()).then_some(key))
 }

@@ -26,6 +26,9 @@ mod split;
 mod symbols;
 mod walk;
 mod journal;
+mod vocabulary;
+mod input;
+mod passes;
 mod run;
 
 #[cfg(test)]
