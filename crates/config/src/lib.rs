@@ -8,6 +8,9 @@
 //! every key has a value of its type and in its range, `n_head` divides `n_embd`, and the byte
 //! counts of the largest tensors fit 64 bits.
 
+#![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
+
 mod choice;
 mod lanes;
 mod optimizer;

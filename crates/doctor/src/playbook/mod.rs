@@ -168,6 +168,7 @@ fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> 
 }
 
 /// The remedies for a cause on a stack, in order.
+#[expect(clippy::too_many_lines, reason = "a table: the remedies for every cause")]
 fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
     use Remedy as R;
     let clues = analysis.log.clues;
