@@ -29,6 +29,7 @@
 //! streamed with plain reads and writes, around a header of the same form.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 
 mod carry;
 mod id;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::{
-    keys::{ValueKind, ValueRange},
+    key::{ValueKind, ValueRange},
     lanes::LaneSplit,
     python::Reason,
 };
@@ -231,14 +231,5 @@ impl ConfigError {
             | Self::LanesDoNotDivide { place, .. }
             | Self::TooLarge { place, .. } => place,
         }
-    }
-}
-
-/// A value as errors quote it, shortened if it is long.
-pub(super) fn excerpt(text: &str) -> String {
-    const SHOWN: usize = 60;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -3,137 +3,18 @@
 //! The command line's arguments, completions and help, a resolved [`Config`](super::Config)
 //! and its JSON are all generated from it.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use fitgpt_program::{AdjustLr, Gelu};
 
 use super::{
     choice::{DeviceChoice, Family, GradCheckpoint, InitFrom, RopeSetting},
+    key::{Key, KeyGroup, ValueRange},
     limits::{CHANNELS, HEADS, LAYERS, POSITIONS, SEQUENCES, VOCABULARY},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
     setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
     value::ConfigValue,
 };
-
-/// One key.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Key {
-    /// As in `--name=value` and `name = value`.
-    pub name: &'static str,
-    /// Which program has it.
-    pub group: KeyGroup,
-    /// What it takes.
-    pub kind: ValueKind,
-    /// The value if none is written; `None` if it depends on the device.
-    pub default: ConfigValue,
-    /// Allowed values.
-    pub range: ValueRange,
-    /// One line for `--help`.
-    pub help: &'static str,
-}
-
-/// Which program has a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyGroup {
-    /// A key of nanoGPT's `train.py`.
-    NanoGpt,
-    /// A key of nanoGPT's `train.py` that this engine ignores.
-    Ignored,
-    /// A key that nanoGPT does not have.
-    FitGpt,
-    /// A key of sampling.
-    Sampling,
-}
-
-/// The kind of value a key takes. Displays as a noun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
-    /// `True` or `False`.
-    Bool,
-    /// Any string.
-    Text,
-    /// One of a few strings.
-    Choice(&'static [&'static str]),
-    /// One of a few strings, or `None`: chosen for the device.
-    ChoiceOrNone(&'static [&'static str]),
-    /// `True`, `False` or one of a few strings.
-    BoolOr(&'static [&'static str]),
-    /// A device's name, some with an index: `cuda:1`.
-    Device(&'static [&'static str]),
-    /// A size in memory such as `12GB`; empty for none.
-    Size,
-}
-
-impl fmt::Display for ValueKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Int => "an int",
-            Self::Float => "a float",
-            Self::Bool => "True or False",
-            Self::Text | Self::Choice(_) | Self::Device(_) => "a string",
-            Self::ChoiceOrNone(_) => "a string or None",
-            Self::BoolOr(_) => "True, False or a string",
-            Self::Size => "a string or a number of bytes",
-        })
-    }
-}
-
-/// The allowed values of a key. Displays as what the value must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueRange {
-    /// Any value.
-    Any,
-    /// Whole numbers, both ends included.
-    Whole {
-        /// The smallest value.
-        min: i64,
-        /// The largest value.
-        max: i64,
-    },
-    /// Finite, 0 or more.
-    NotNegative,
-    /// Finite, above 0.
-    Positive,
-    /// At least 0 and below 1.
-    BelowOne,
-    /// Above 0, at most 1.
-    Share,
-    /// A string that is not empty.
-    NotEmpty,
-}
-
-impl ValueRange {
-    /// Whether the value, which is of the right kind, is allowed.
-    pub fn holds(self, value: &ConfigValue) -> bool {
-        match (self, value) {
-            (Self::Whole { min, max }, ConfigValue::Int(value)) => (min..=max).contains(value),
-            (Self::NotNegative, ConfigValue::Float(value)) => value.is_finite() && *value >= 0.0,
-            (Self::Positive, ConfigValue::Float(value)) => value.is_finite() && *value > 0.0,
-            (Self::BelowOne, ConfigValue::Float(value)) => (0.0..1.0).contains(value),
-            (Self::Share, ConfigValue::Float(value)) => *value > 0.0 && *value <= 1.0,
-            (Self::NotEmpty, ConfigValue::Str(value)) => !value.trim().is_empty(),
-            (range, _) => range == Self::Any,
-        }
-    }
-}
-
-impl fmt::Display for ValueRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("anything"),
-            Self::Whole { min, max } => write!(f, "from {min} to {max}"),
-            Self::NotNegative => f.write_str("finite and 0 or more"),
-            Self::Positive => f.write_str("finite and above 0"),
-            Self::BelowOne => f.write_str("at least 0 and below 1"),
-            Self::Share => f.write_str("above 0 and at most 1"),
-            Self::NotEmpty => f.write_str("a non-empty string"),
-        }
-    }
-}
 
 /// Any value of the key's kind.
 const ANY: ValueRange = ValueRange::Any;

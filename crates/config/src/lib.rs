@@ -8,21 +8,26 @@
 //! every key has a value of its type and in its range, `n_head` divides `n_embd`, and the byte
 //! counts of the largest tensors fit 64 bits.
 
+#![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
+
 mod choice;
 mod lanes;
-pub mod limits;
 mod optimizer;
 mod size;
 mod value;
+mod key;
+pub mod limits;
+mod setting;
 mod keys;
+mod python;
 mod error;
 mod words;
-mod python;
 mod rewrite;
-mod setting;
 mod written;
 mod resolved;
 mod rules;
+mod resolve;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +38,8 @@ pub use self::{
         Precision, RopeSetting,
     },
     error::{ConfigError, FamilyRule, Location},
-    keys::{KEYS, Key, KeyGroup, ValueKind, ValueRange},
+    key::{Key, KeyGroup, ValueKind, ValueRange},
+    keys::KEYS,
     lanes::{LaneSplit, divisors},
     limits::{LIMITS, SizeLimit},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},

@@ -3,7 +3,7 @@
 //! Above these a plan would take minutes, or a figure in it would not be exact. Each limit is far
 //! beyond published models. Keys without an entry are limited by their type alone.
 
-use super::keys::ValueRange;
+use super::key::ValueRange;
 
 /// The largest value of one or more keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,13 @@ use fitgpt_program::{AdjustLr, Gelu};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
-    choice::{DeviceChoice, Family, GPT2_VOCAB, GradCheckpoint, InitFrom, Precision, RopeSetting},
-    error::ConfigError,
-    keys::{KEYS, Key, KeyGroup, key_table},
+    choice::{DeviceChoice, Family, GradCheckpoint, InitFrom, Precision, RopeSetting},
+    error::{ConfigError, Location},
+    key::{Key, KeyGroup, ValueKind},
+    keys::{KEYS, key_table},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
-    rules,
-    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting, typed},
-    value::ConfigValue,
+    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
+    value::{ConfigValue, excerpt},
     written::Written,
 };
 
@@ -59,7 +59,8 @@ macro_rules! config {
                 vec![$((stringify!($name), Setting::write(&self.$name)),)*]
             }
 
-            fn from_written(written: &Written) -> Result<Self, ConfigError> {
+            /// Fills in the defaults, without a check of rules between keys.
+            pub(super) fn from_written(written: &Written) -> Result<Self, ConfigError> {
                 let mut keys = KEYS.iter();
                 Ok(Self { $($name: next(&mut keys, written)?,)* })
             }
@@ -78,23 +79,34 @@ fn next<T: Setting>(
     typed(key, value, &place)
 }
 
-impl Written {
-    /// Fills in the defaults and checks the rules.
-    pub fn resolve(&self) -> Result<Config, ConfigError> {
-        let config = Config::from_written(self)?;
-        // nanoGPT's GPT-2 names define the model's sizes.
-        if let InitFrom::Pretrained(name) = &config.init_from
-            && let Some(sizes) = InitFrom::nanogpt_sizes(name)
-        {
-            let mut written = self.clone();
-            written.merge(Written::from_pairs(name, published_gpt2(sizes))?);
-            let config = Config::from_written(&written)?;
-            rules::check(&config, &written)?;
-            return Ok(config);
-        }
-        rules::check(&config, self)?;
-        Ok(config)
+/// The typed value of `key`.
+fn typed<T: Setting>(
+    key: &'static Key,
+    value: &ConfigValue,
+    place: &Location,
+) -> Result<T, ConfigError> {
+    let name = key.name;
+    let written = || match value {
+        ConfigValue::Str(text) => excerpt(text),
+        other => other.to_string(),
+    };
+    if !key.range.holds(value) {
+        let (value, range) = (written(), key.range);
+        return Err(ConfigError::OutOfRange { key: name, value, range, place: place.clone() });
     }
+    T::read(value).ok_or_else(|| {
+        let (value, place) = (written(), place.clone());
+        match key.kind {
+            ValueKind::Choice(choices)
+            | ValueKind::ChoiceOrNone(choices)
+            | ValueKind::BoolOr(choices)
+            | ValueKind::Device(choices) => {
+                ConfigError::NotAChoice { key: name, value, choices, place }
+            }
+            ValueKind::Size => ConfigError::NotASize { key: name, value, place },
+            expected => ConfigError::WrongKind { key: name, value, expected, place },
+        }
+    })
 }
 
 /// The inner width of an MLP if a config has none: two thirds of four times the width, because a
@@ -102,23 +114,6 @@ impl Written {
 fn llama_mlp_channels(channels: u32) -> u32 {
     let exact = u64::from(channels) * 8 / 3;
     u32::try_from(exact.next_multiple_of(256)).unwrap_or(u32::MAX)
-}
-
-/// The model keys of a published GPT-2. Keys of other families get their defaults, so that weights
-/// of a GPT-2 replace a config's other family.
-fn published_gpt2([layers, heads, channels]: [u32; 3]) -> Vec<(&'static str, ConfigValue)> {
-    let unset = rules::NOT_GPT2.iter().filter_map(|name| Key::find(name));
-    let mut keys: Vec<_> = unset.map(|key| (key.name, key.default.clone())).collect();
-    keys.extend([
-        ("family", Family::Gpt2.name().into()),
-        ("n_layer", layers.into()),
-        ("n_head", heads.into()),
-        ("n_embd", channels.into()),
-        ("bias", true.into()),
-        ("gelu", Gelu::Tanh.name().into()),
-        ("vocab_size", GPT2_VOCAB.into()),
-    ]);
-    keys
 }
 
 /// Muon's default learning rate, as in its author's code and in `torch.optim.Muon`'s example.

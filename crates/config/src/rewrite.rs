@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     error::{ConfigError, Location},
-    keys::Key,
+    key::Key,
     python::{self, PythonError},
     value::ConfigValue,
 };

@@ -3,7 +3,7 @@
 use super::{
     choice::{Family, InitFrom, PADDED_VOCAB},
     error::{ConfigError, FamilyRule},
-    keys::Key,
+    key::Key,
     lanes::LaneSplit,
     optimizer::OptimizerChoice,
     resolved::Config,

@@ -6,8 +6,7 @@ use super::{
     choice::{
         AttentionBias, DeviceChoice, Family, GradCheckpoint, InitFrom, Precision, RopeSetting,
     },
-    error::{ConfigError, Location, excerpt},
-    keys::{Key, ValueKind},
+    key::ValueKind,
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
     size,
     value::ConfigValue,
@@ -19,7 +18,6 @@ pub(super) type Dtype = Option<Precision>;
 pub(super) type Budget = Option<u64>;
 /// A size whose 0 means another key's value; the getter resolves it.
 pub(super) type Inherited = u32;
-
 /// A number whose 0 means another key's value; the getter resolves it.
 pub(super) type InheritedReal = f64;
 /// `attention_bias`; if unset, the family's default.
@@ -74,36 +72,6 @@ pub(super) fn of_kind(kind: ValueKind, value: ConfigValue) -> Option<ConfigValue
 fn integral(value: f64) -> Option<i64> {
     let is_one = value.fract() == 0.0 && value.abs() <= (1_i64 << 53) as f64;
     is_one.then_some(value as i64)
-}
-
-/// The typed value of `key`.
-pub(super) fn typed<T: Setting>(
-    key: &'static Key,
-    value: &ConfigValue,
-    place: &Location,
-) -> Result<T, ConfigError> {
-    let name = key.name;
-    let written = || match value {
-        ConfigValue::Str(text) => excerpt(text),
-        other => other.to_string(),
-    };
-    if !key.range.holds(value) {
-        let (value, range) = (written(), key.range);
-        return Err(ConfigError::OutOfRange { key: name, value, range, place: place.clone() });
-    }
-    T::read(value).ok_or_else(|| {
-        let (value, place) = (written(), place.clone());
-        match key.kind {
-            ValueKind::Choice(choices)
-            | ValueKind::ChoiceOrNone(choices)
-            | ValueKind::BoolOr(choices)
-            | ValueKind::Device(choices) => {
-                ConfigError::NotAChoice { key: name, value, choices, place }
-            }
-            ValueKind::Size => ConfigError::NotASize { key: name, value, place },
-            expected => ConfigError::WrongKind { key: name, value, expected, place },
-        }
-    })
 }
 
 impl Setting for u32 {

@@ -9,8 +9,6 @@ use serde::{
     de::{Error, Visitor},
 };
 
-use super::python::ValueNoun;
-
 /// One value of a config, before it is converted to the key's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
@@ -24,19 +22,6 @@ pub enum ConfigValue {
     Float(f64),
     /// A string. Borrowed if it comes from the table of keys.
     Str(Cow<'static, str>),
-}
-
-impl ConfigValue {
-    /// The noun that errors use for this kind.
-    pub(super) fn noun(&self) -> ValueNoun {
-        match self {
-            Self::None => ValueNoun::None,
-            Self::Bool(_) => ValueNoun::Bool,
-            Self::Int(_) => ValueNoun::Int,
-            Self::Float(_) => ValueNoun::Float,
-            Self::Str(_) => ValueNoun::Str,
-        }
-    }
 }
 
 impl From<bool> for ConfigValue {
@@ -132,6 +117,15 @@ fn str_repr(value: &str) -> String {
     }
     text.push(quote);
     text
+}
+
+/// A written text as errors quote it, shortened if it is long.
+pub(super) fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 impl Serialize for ConfigValue {

@@ -6,7 +6,7 @@ use fitgpt_say::{Lang, Say};
 
 use super::{
     error::{ConfigError, FamilyRule, Location},
-    keys::{ValueKind, ValueRange},
+    key::{ValueKind, ValueRange},
 };
 
 fitgpt_say::messages! {

@@ -3,11 +3,12 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
-    error::{ConfigError, Location, excerpt},
-    keys::{KEYS, Key, KeyGroup, ValueKind},
+    error::{ConfigError, Location},
+    key::{Key, KeyGroup, ValueKind},
+    keys::KEYS,
     python::{self, MachineFacts, PythonError, Reason, Scope, TextPosition},
     setting::of_kind,
-    value::ConfigValue,
+    value::{ConfigValue, excerpt},
 };
 
 /// The values as written. Only the kind of each value is checked;

@@ -9,6 +9,9 @@
 //! with two), [`same_bits`], and assert [`SuiteVerdict::is_clean`]. Host backends should use
 //! [`fitgpt_exec::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
 
+#![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
+
 mod tolerance;
 mod compare;
 mod case;

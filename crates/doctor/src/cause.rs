@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    diagnosis::{AccountShare, AssumedRun, TensorName},
+    facts::{AccountShare, AssumedRun, TensorName},
     parse::CardProcess,
 };
 

@@ -13,7 +13,8 @@ use fitgpt_program::units::Bytes;
 
 use crate::{
     cause::Cause,
-    diagnosis::{Diagnosis, Domain, Finding, Fix, MemoryKind},
+    diagnosis::{Diagnosis, Finding, Fix},
+    facts::{Domain, MemoryKind},
     parse::{HarmlessLine, Log},
     playbook,
     reason::{Analysis, Decoder, TrainingRun, domain, facts, next},

@@ -8,10 +8,13 @@
 //!
 //! This crate does no I/O and no input makes it panic: logs are untrusted text.
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 
 mod named;
+mod facts;
 pub mod parse;
 mod cause;
+mod remedy;
 mod diagnosis;
 mod reason;
 mod rules;
@@ -19,19 +22,18 @@ mod playbook;
 mod diagnose;
 mod explain;
 mod size;
-mod snapshot;
 
 pub use self::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
     diagnose::{Context, diagnose},
-    diagnosis::{
-        Account, AccountShare, Advice, AssumedRun, CandidateTensor, Certainty, Diagnosis, DoNext,
-        Domain, FailurePhase, Finding, Fix, MemoryFacts, MemoryKind, NextFailure, PhaseName, Role,
-        ShareName, TensorName,
-    },
+    diagnosis::{Account, Advice, Diagnosis, DoNext, Finding, Fix, MemoryFacts, NextFailure},
     explain::{Language, explain, rules, topics},
-    playbook::{Question, Remedy},
+    facts::{
+        AccountShare, AssumedRun, CandidateTensor, Certainty, Domain, FailurePhase, MemoryKind,
+        PhaseName, Role, ShareName, TensorName,
+    },
+    parse::{Segment, SegmentPart, Snapshot, SnapshotError},
     reason::Decoder,
+    remedy::{Question, Remedy},
     size::size,
-    snapshot::{Segment, SegmentPart, Snapshot, SnapshotError},
 };

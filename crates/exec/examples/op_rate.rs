@@ -136,165 +136,238 @@ const ADAM: Adam =
     Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 };
 
 fn ops(sizes: CaseSizes, dtype: DType) -> Vec<TimedOp> {
-    let CaseSizes { batch, seq, channels, heads, vocab, chunk, .. } = sizes;
-    let all = Heads { query: heads, kv: heads, channels: channels as u32 / heads };
     let mut list = List { sizes, dtype, cases: Vec::new() };
-    let (e, f) = (dtype, DType::F32);
-    let rows = |columns| vec![batch, seq, columns];
-    let x = || rows(channels);
-    let row = || vec![batch, seq];
-    let tokens = |name| (name, row(), DType::U32);
-    let site = |site| Some(Dropout { rate: 0.1, layer: 0, site });
-
-    for (name, dropout) in [("embed", None), ("embed, dropout", site(DropoutSite::Embedding))] {
-        let tables = [("wte", vec![vocab, channels], f), ("wpe", vec![seq, channels], f)];
-        let [wte, wpe] = tables;
-        list.add(
-            name,
-            [tokens("tokens"), wte.clone(), wpe.clone(), ("out", x(), e)],
-            |[tokens, wte, wpe, out]| Op::Embed { tokens, wte, wpe: Some(wpe), out, dropout },
-        );
-        let name = if dropout.is_some() { "embed_backward, dropout" } else { "embed_backward" };
-        list.add(
-            name,
-            [tokens("tokens"), ("d_x", x(), e), wte, wpe],
-            |[tokens, d_x, d_wte, d_wpe]| Op::EmbedBackward {
-                tokens,
-                d_x,
-                d_wte,
-                d_wpe: Some(d_wpe),
-                dropout,
-            },
-        );
-    }
-    let weight = || ("weight", vec![channels], f);
-    let bias = || ("bias", vec![channels], f);
-    let (mean, rstd) = (|| ("mean", row(), f), || ("rstd", row(), f));
-    list.add(
-        "layer_norm",
-        [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
-        |[x, weight, bias, out, mean, rstd]| {
-            let bias = Some(bias);
-            Op::Norm { x, weight, bias, out, mean: Some(mean), rstd, epsilon: 1e-5 }
-        },
-    );
-    list.add(
-        "layer_norm_again",
-        [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
-        |[x, weight, bias, out, mean, rstd]| {
-            let bias = Some(bias);
-            Op::NormAgain { x, weight, bias, mean: Some(mean), rstd, out }
-        },
-    );
-    list.add(
-        "layer_norm_backward_add",
-        [
-            ("x", x(), e),
-            weight(),
-            mean(),
-            rstd(),
-            ("d_out", x(), e),
-            ("d_x", x(), e),
-            ("d_weight", vec![channels], f),
-            ("d_bias", vec![channels], f),
-        ],
-        |[x, weight, mean, rstd, d_out, d_x, d_weight, d_bias]| {
-            let d_bias = Some(d_bias);
-            Op::NormBackwardAdd { x, weight, mean: Some(mean), rstd, d_out, d_x, d_weight, d_bias }
-        },
-    );
+    list.embed();
+    list.norms();
     list.linear();
-    for (name, backward, dropout) in [
-        ("attention", "attention_backward", None),
-        ("attention, dropout", "attention_backward, dropout", site(DropoutSite::Attention)),
-    ] {
-        let lse = || ("lse", vec![batch, heads.into(), seq], f);
-        let qkv = |name| (name, rows(3 * channels), e);
-        list.add(name, [qkv("qkv"), ("out", x(), e), lse()], |[qkv, out, lse]| Op::Attention {
-            qkv: Qkv::Joined(qkv),
-            out,
-            lse,
-            heads: all,
-            dropout,
-        });
-        list.add(
-            backward,
-            [qkv("qkv"), ("out", x(), e), lse(), ("d_out", x(), e), qkv("d_qkv")],
-            |[qkv, out, lse, d_out, d_qkv]| Op::AttentionBackward {
-                qkv: Qkv::Joined(qkv),
-                out,
-                lse,
-                d_out,
-                d_qkv: Qkv::Joined(d_qkv),
-                heads: all,
-                dropout,
-            },
-        );
-    }
-    list.add("dropout", [("x", x(), e), ("out", x(), e)], |[x, out]| Op::Dropout {
-        x,
-        out,
-        dropout: Dropout { rate: 0.1, layer: 0, site: DropoutSite::MlpOut },
-    });
-    let wte = || ("wte", vec![vocab, channels], f);
-    let logits = || ("logits", vec![chunk.min(batch * seq), vocab], f);
-    list.add(
-        "cross_entropy",
-        [("x", x(), e), wte(), tokens("targets"), logits(), ("losses", vec![batch], f)],
-        |[x, weight, targets, logits, losses]| Op::CrossEntropy {
-            x,
-            weight,
-            targets,
-            logits,
-            losses,
-        },
-    );
-    list.add(
-        "cross_entropy_backward",
-        [
-            ("x", x(), e),
-            wte(),
-            tokens("targets"),
-            logits(),
-            ("loss", vec![1], f),
-            ("d_x", x(), e),
-            ("d_wte", vec![vocab, channels], f),
-        ],
-        |[x, weight, targets, logits, loss, d_x, d_weight]| Op::CrossEntropyBackward {
-            x,
-            weight,
-            targets,
-            logits,
-            loss,
-            d_x,
-            d_weight,
-            mean_over: batch * seq,
-        },
-    );
-    let cache = |name| (name, x(), e);
-    list.add(
-        "cached_attention",
-        [
-            ("qkv", vec![batch, 1, 3 * channels], e),
-            cache("keys"),
-            cache("values"),
-            ("out", vec![batch, 1, channels], e),
-        ],
-        |[qkv, keys, values, out]| Op::CachedAttention {
-            qkv: Qkv::Joined(qkv),
-            keys,
-            values,
-            out,
-            heads: all,
-        },
-    );
+    list.attention();
+    list.dropout();
+    list.loss();
+    list.cached_attention();
     if dtype == DType::F32 {
         list.update();
     }
     list.cases
 }
 
+/// Dropout at a place of the first layer.
+fn dropout_at(site: DropoutSite) -> Dropout {
+    Dropout { rate: 0.1, layer: 0, site }
+}
+
+impl CaseSizes {
+    /// As many key/value heads as query heads.
+    fn all_heads(self) -> Heads {
+        let Self { heads, channels, .. } = self;
+        Heads { query: heads, kv: heads, channels: channels as u32 / heads }
+    }
+}
+
 impl List {
+    /// Both tables.
+    fn embed(&mut self) {
+        let CaseSizes { batch, seq, channels, vocab, .. } = self.sizes;
+        let (e, f) = (self.dtype, DType::F32);
+        let x = || vec![batch, seq, channels];
+        let tokens = |name| (name, vec![batch, seq], DType::U32);
+        for (name, dropout) in
+            [("embed", None), ("embed, dropout", Some(dropout_at(DropoutSite::Embedding)))]
+        {
+            let tables = [("wte", vec![vocab, channels], f), ("wpe", vec![seq, channels], f)];
+            let [wte, wpe] = tables;
+            self.add(
+                name,
+                [tokens("tokens"), wte.clone(), wpe.clone(), ("out", x(), e)],
+                |[tokens, wte, wpe, out]| Op::Embed { tokens, wte, wpe: Some(wpe), out, dropout },
+            );
+            let name = if dropout.is_some() { "embed_backward, dropout" } else { "embed_backward" };
+            self.add(
+                name,
+                [tokens("tokens"), ("d_x", x(), e), wte, wpe],
+                |[tokens, d_x, d_wte, d_wpe]| Op::EmbedBackward {
+                    tokens,
+                    d_x,
+                    d_wte,
+                    d_wpe: Some(d_wpe),
+                    dropout,
+                },
+            );
+        }
+    }
+
+    /// `LayerNorm`.
+    fn norms(&mut self) {
+        let CaseSizes { batch, seq, channels, .. } = self.sizes;
+        let (e, f) = (self.dtype, DType::F32);
+        let x = || vec![batch, seq, channels];
+        let row = || vec![batch, seq];
+        let weight = || ("weight", vec![channels], f);
+        let bias = || ("bias", vec![channels], f);
+        let (mean, rstd) = (|| ("mean", row(), f), || ("rstd", row(), f));
+        self.add(
+            "layer_norm",
+            [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
+            |[x, weight, bias, out, mean, rstd]| {
+                let bias = Some(bias);
+                Op::Norm { x, weight, bias, out, mean: Some(mean), rstd, epsilon: 1e-5 }
+            },
+        );
+        self.add(
+            "layer_norm_again",
+            [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
+            |[x, weight, bias, out, mean, rstd]| {
+                let bias = Some(bias);
+                Op::NormAgain { x, weight, bias, mean: Some(mean), rstd, out }
+            },
+        );
+        self.add(
+            "layer_norm_backward_add",
+            [
+                ("x", x(), e),
+                weight(),
+                mean(),
+                rstd(),
+                ("d_out", x(), e),
+                ("d_x", x(), e),
+                ("d_weight", vec![channels], f),
+                ("d_bias", vec![channels], f),
+            ],
+            |[x, weight, mean, rstd, d_out, d_x, d_weight, d_bias]| {
+                let d_bias = Some(d_bias);
+                Op::NormBackwardAdd {
+                    x,
+                    weight,
+                    mean: Some(mean),
+                    rstd,
+                    d_out,
+                    d_x,
+                    d_weight,
+                    d_bias,
+                }
+            },
+        );
+    }
+
+    /// Over whole sequences.
+    fn attention(&mut self) {
+        let CaseSizes { batch, seq, channels, heads, .. } = self.sizes;
+        let (e, f) = (self.dtype, DType::F32);
+        let x = || vec![batch, seq, channels];
+        let all = self.sizes.all_heads();
+        for (name, backward, dropout) in [
+            ("attention", "attention_backward", None),
+            (
+                "attention, dropout",
+                "attention_backward, dropout",
+                Some(dropout_at(DropoutSite::Attention)),
+            ),
+        ] {
+            let lse = || ("lse", vec![batch, heads.into(), seq], f);
+            let qkv = |name| (name, vec![batch, seq, 3 * channels], e);
+            self.add(name, [qkv("qkv"), ("out", x(), e), lse()], |[qkv, out, lse]| Op::Attention {
+                qkv: Qkv::Joined(qkv),
+                out,
+                lse,
+                heads: all,
+                dropout,
+            });
+            self.add(
+                backward,
+                [qkv("qkv"), ("out", x(), e), lse(), ("d_out", x(), e), qkv("d_qkv")],
+                |[qkv, out, lse, d_out, d_qkv]| Op::AttentionBackward {
+                    qkv: Qkv::Joined(qkv),
+                    out,
+                    lse,
+                    d_out,
+                    d_qkv: Qkv::Joined(d_qkv),
+                    heads: all,
+                    dropout,
+                },
+            );
+        }
+    }
+
+    /// Alone.
+    fn dropout(&mut self) {
+        let CaseSizes { batch, seq, channels, .. } = self.sizes;
+        let e = self.dtype;
+        let x = || vec![batch, seq, channels];
+        self.add("dropout", [("x", x(), e), ("out", x(), e)], |[x, out]| Op::Dropout {
+            x,
+            out,
+            dropout: dropout_at(DropoutSite::MlpOut),
+        });
+    }
+
+    /// The loss with its product over the vocabulary.
+    fn loss(&mut self) {
+        let CaseSizes { batch, seq, channels, vocab, chunk, .. } = self.sizes;
+        let (e, f) = (self.dtype, DType::F32);
+        let x = || vec![batch, seq, channels];
+        let tokens = |name| (name, vec![batch, seq], DType::U32);
+        let wte = || ("wte", vec![vocab, channels], f);
+        let logits = || ("logits", vec![chunk.min(batch * seq), vocab], f);
+        self.add(
+            "cross_entropy",
+            [("x", x(), e), wte(), tokens("targets"), logits(), ("losses", vec![batch], f)],
+            |[x, weight, targets, logits, losses]| Op::CrossEntropy {
+                x,
+                weight,
+                targets,
+                logits,
+                losses,
+            },
+        );
+        self.add(
+            "cross_entropy_backward",
+            [
+                ("x", x(), e),
+                wte(),
+                tokens("targets"),
+                logits(),
+                ("loss", vec![1], f),
+                ("d_x", x(), e),
+                ("d_wte", vec![vocab, channels], f),
+            ],
+            |[x, weight, targets, logits, loss, d_x, d_weight]| Op::CrossEntropyBackward {
+                x,
+                weight,
+                targets,
+                logits,
+                loss,
+                d_x,
+                d_weight,
+                mean_over: batch * seq,
+            },
+        );
+    }
+
+    /// Of one token with all earlier ones.
+    fn cached_attention(&mut self) {
+        let CaseSizes { batch, seq, channels, .. } = self.sizes;
+        let e = self.dtype;
+        let x = || vec![batch, seq, channels];
+        let all = self.sizes.all_heads();
+        let cache = |name| (name, x(), e);
+        self.add(
+            "cached_attention",
+            [
+                ("qkv", vec![batch, 1, 3 * channels], e),
+                cache("keys"),
+                cache("values"),
+                ("out", vec![batch, 1, channels], e),
+            ],
+            |[qkv, keys, values, out]| Op::CachedAttention {
+                qkv: Qkv::Joined(qkv),
+                keys,
+                values,
+                out,
+                heads: all,
+            },
+        );
+    }
+
+    /// Products with a matrix.
     fn linear(&mut self) {
         let CaseSizes { batch, seq, channels: c, .. } = self.sizes;
         let e = self.dtype;
@@ -329,8 +402,7 @@ impl List {
             },
         );
         for (name, rate) in [("linear_residual", 0.0), ("linear_residual, dropout", 0.1)] {
-            let dropout = Dropout { rate, layer: 0, site: DropoutSite::MlpOut };
-            let dropout = (rate > 0.0).then_some(dropout);
+            let dropout = (rate > 0.0).then_some(dropout_at(DropoutSite::MlpOut));
             self.add(
                 name,
                 [
@@ -387,6 +459,7 @@ impl List {
         );
     }
 
+    /// Updates of parameters.
     fn update(&mut self) {
         let CaseSizes { channels, vocab, .. } = self.sizes;
         let f = DType::F32;

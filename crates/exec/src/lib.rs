@@ -3,6 +3,7 @@
 //! `reference` defines every op in plain loops, `cpu` has the fast kernels, and `conformance`
 //! compares any backend with the reference.
 
+#![warn(clippy::too_many_lines)]
 #![expect(
     clippy::inline_always,
     reason = "a kernel uses an instruction set only if it is inlined into code compiled for it"

@@ -2,32 +2,20 @@
 
 use std::{ops::Range, sync::atomic::Ordering};
 
-use cubecl::{
-    bytes::Bytes as HostBytes,
-    prelude::{BufferArg, Client},
-    server::Handle,
-};
+use cubecl::{bytes::Bytes as HostBytes, prelude::BufferArg, server::Handle};
 use fitgpt_exec::{BackendError, MemoryRefused};
 use fitgpt_program::{
-    memory::{RuntimePool, Slot, VerifiedPlan},
+    memory::{Slot, VerifiedPlan},
     units::Bytes,
 };
 
 use crate::{
     device::GpuDevice,
-    dispatch::{cubes, line},
-    kernels::update::{self, AdamConstantsLaunch},
+    pools::{PIECE, settle, sync},
 };
-
-/// Copies to and from the host go through staging memory in pieces of this many bytes. The runtime
-/// queues up to 64 pieces on their way to the device in host memory.
-const PIECE: u64 = 1 << 20;
 
 /// Copies start and end at multiples of this.
 const WORD: u64 = 4;
-
-/// Enough launches to use every page of the runtime's arguments three times: see [`settle`].
-const LAUNCHES: u32 = 3 * 513;
 
 /// The arena's allocations.
 #[derive(Debug)]
@@ -258,64 +246,6 @@ fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
     let range = starts().min()?..starts().max()? + WORD;
     let is_one = slots.iter().all(|slot| slot.chunk == chunk) && range.end - range.start <= PIECE;
     is_one.then_some((chunk, range))
-}
-
-/// Measures the memory that the runtime holds in addition to an arena.
-pub(crate) fn measure_pools(device: &GpuDevice) -> Result<Vec<RuntimePool>, BackendError> {
-    let client = &device.client;
-    let round = || {
-        device.health.guard(|| settle(client))?;
-        let pools = device.held_now()?.pools;
-        device.health.guard(|| clean(client))?;
-        Ok(pools)
-    };
-    // The runtime sizes its pages by the mean request, so one round is enough.
-    round()?;
-    round()
-}
-
-/// Brings the runtime's pools to their final size.
-///
-/// Arguments: through `wgpu` the runtime keeps those of the last 512 distinct launches, each in its
-/// own page, plus one free page between two launches. On every thousandth request it adds one to
-/// the count of the page that is free at that moment, subtracts one when the page is used, and
-/// frees it at 5. A page starts with 4, so a page that was used once may be freed and replaced by
-/// one of another size; a page that was used again is free for a single launch and stays. The
-/// second pass over the pages contains such a thousandth request, so a third is needed.
-///
-/// Copies to the host: one page of the largest size. As there is no smaller one, every copy uses
-/// it.
-fn settle(client: &Client) -> Result<(), String> {
-    let place = client.memory_dedicated_allocation((), |()| client.empty(PIECE as usize));
-    let many = || AdamConstantsLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
-    for number in 0..LAUNCHES {
-        // SAFETY: the kernel writes one number, and one is bound.
-        unsafe {
-            update::with_many_arguments::launch_unchecked(
-                client,
-                cubes(1),
-                line(),
-                BufferArg::from_raw_parts(place.clone(), 1),
-                number as f32,
-                many(),
-                many(),
-                many(),
-                many(),
-            );
-        }
-    }
-    client.read_one(place).map(drop).map_err(|error| error.to_string())
-}
-
-/// Waits until the device has finished all work.
-pub(crate) fn sync(client: &Client) -> Result<(), String> {
-    cubecl::future::block_on(client.sync()).map_err(|error| error.to_string())
-}
-
-/// Makes the runtime free memory that is not in use.
-pub(crate) fn clean(client: &Client) -> Result<(), String> {
-    client.memory_cleanup().map_err(|error| error.to_string())?;
-    sync(client)
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use fitgpt_program::{
 };
 
 use crate::{
-    arena::{DeviceArena, clean, sync},
+    arena::DeviceArena,
     device::GpuDevice,
     dispatch::OpLaunch,
+    pools::{clean, sync},
 };
 
 /// Runs programs on one device. The device's thread does the work; this type sends it requests and

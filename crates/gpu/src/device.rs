@@ -13,127 +13,22 @@ use cubecl::{
     ir::{ElemType, FloatKind},
     prelude::Client,
     wgpu::{
-        AutoGraphicsApi, MemoryConfiguration, RuntimeOptions, WgpuBackend, WgpuDevice,
-        WgpuDeviceKind, try_init_setup, wgpu,
+        AutoGraphicsApi, MemoryConfiguration, RuntimeOptions, WgpuDevice, WgpuDeviceKind,
+        try_init_setup, wgpu,
     },
 };
 use fitgpt_exec::BackendError;
-use fitgpt_program::{
-    memory::RuntimePool,
-    units::{Bytes, DType},
-};
+use fitgpt_program::{memory::RuntimePool, units::Bytes};
 
 #[cfg(any(feature = "cuda", test))]
 use crate::cuda;
 use crate::{
-    arena,
+    adapter::{Adapter, AdapterKind, Api, GpuProperties, Selector, whole},
     health::{Health, InjectedFault},
     kernels::{math::SumOrder, product::ProductUnits},
-    target::ALIGNMENT,
+    memory::{self, NoVulkan},
+    pools,
 };
-
-/// The interface of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// NVIDIA's, in a build with feature `cuda`.
-    Cuda,
-    /// On Linux and Windows.
-    Vulkan,
-    /// On Apple's machines.
-    Metal,
-    /// On Windows.
-    Dx12,
-}
-
-impl Api {
-    /// The official spelling.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cuda => "CUDA",
-            Self::Vulkan => "Vulkan",
-            Self::Metal => "Metal",
-            Self::Dx12 => "DirectX 12",
-        }
-    }
-
-    fn of(backend: wgpu::Backend) -> Option<(Self, WgpuBackend)> {
-        match backend {
-            wgpu::Backend::Vulkan => Some((Self::Vulkan, WgpuBackend::Vulkan)),
-            wgpu::Backend::Metal => Some((Self::Metal, WgpuBackend::Metal)),
-            wgpu::Backend::Dx12 => Some((Self::Dx12, WgpuBackend::Dx12)),
-            _ => None,
-        }
-    }
-}
-
-/// The kind of hardware of an adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AdapterKind {
-    /// A card with its own memory.
-    Discrete,
-    /// A GPU that shares the host's memory.
-    Integrated,
-    /// A GPU of a virtual machine.
-    Virtual,
-    /// A driver that runs kernels on the CPU.
-    Software,
-    /// The driver does not report it.
-    Other,
-}
-
-/// A device that could be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adapter {
-    /// As its driver calls it.
-    pub name: String,
-    /// Its interface.
-    pub api: Api,
-    /// Its kind of hardware.
-    pub kind: AdapterKind,
-    /// The driver's name and version.
-    pub driver: String,
-    /// Its memory, if the driver reports it.
-    pub memory: Option<ReportedMemory>,
-    /// Its capabilities.
-    pub properties: GpuProperties,
-    pub(crate) selector: Selector,
-    pub(crate) vendor: u32,
-}
-
-/// A device of one of the runtimes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Selector {
-    Wgpu(WgpuDevice),
-    /// A card, by the driver's index.
-    #[cfg(any(feature = "cuda", test))]
-    Cuda(u16),
-    /// A simulated card, by its index in the list of those.
-    #[cfg(test)]
-    Simulated(u16),
-}
-
-impl Adapter {
-    /// Whether it is an NVIDIA card, by its PCI vendor id.
-    pub const fn is_nvidia(&self) -> bool {
-        self.vendor == NVIDIA
-    }
-
-    /// Whether both describe the same device.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.selector == other.selector
-    }
-}
-
-pub(crate) const NVIDIA: u32 = 0x10de;
-
-/// Memory of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportedMemory {
-    /// Total bytes.
-    pub total: Bytes,
-    /// Bytes that this process could allocate now.
-    pub free: Bytes,
-}
 
 /// Every device that a driver offers, hardware first.
 pub fn adapters() -> Vec<Adapter> {
@@ -146,7 +41,7 @@ pub fn adapters() -> Vec<Adapter> {
     for adapter in cubecl::future::block_on(instance.enumerate_adapters(apis)) {
         let info = adapter.get_info();
         let Some((api, backend)) = Api::of(info.backend) else { continue };
-        let kind = kind(info.device_type);
+        let kind = AdapterKind::of(info.device_type);
         let before = list.iter().filter(|a| a.api == api && a.kind == kind).count();
         let selector = WgpuDevice::new(match kind {
             AdapterKind::Discrete => WgpuDeviceKind::DiscreteGpu(before),
@@ -160,7 +55,7 @@ pub fn adapters() -> Vec<Adapter> {
             api,
             kind,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
-            memory: crate::memory::of(&adapter),
+            memory: memory::of(&adapter),
             properties: GpuProperties::of(&adapter),
             selector: Selector::Wgpu(selector.on(backend)),
             vendor: info.vendor,
@@ -177,6 +72,15 @@ pub fn adapters() -> Vec<Adapter> {
     list
 }
 
+/// The version of Vulkan on this machine.
+pub fn vulkan() -> Result<String, NoVulkan> {
+    let version = memory::vulkan_version()?;
+    if !adapters().iter().any(|adapter| adapter.api == Api::Vulkan) {
+        return Err(NoVulkan::NoDriver);
+    }
+    Ok(version)
+}
+
 /// Why NVIDIA cards of this machine are not reached through CUDA, one sentence each.
 #[cfg(any(feature = "cuda", test))]
 pub fn cuda_faults() -> Vec<String> {
@@ -187,85 +91,6 @@ pub fn cuda_faults() -> Vec<String> {
 #[cfg(not(any(feature = "cuda", test)))]
 pub fn cuda_faults() -> Vec<String> {
     Vec::new()
-}
-
-fn kind(device_type: wgpu::DeviceType) -> AdapterKind {
-    match device_type {
-        wgpu::DeviceType::DiscreteGpu => AdapterKind::Discrete,
-        wgpu::DeviceType::IntegratedGpu => AdapterKind::Integrated,
-        wgpu::DeviceType::VirtualGpu => AdapterKind::Virtual,
-        wgpu::DeviceType::Cpu => AdapterKind::Software,
-        wgpu::DeviceType::Other => AdapterKind::Other,
-    }
-}
-
-/// The capabilities of a device that kernels and plans depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuProperties {
-    /// The largest single allocation.
-    pub max_chunk: Bytes,
-    /// The largest range that can be bound for a kernel.
-    pub max_binding: Bytes,
-    /// Memory that the units of a cube share.
-    pub shared_bytes: usize,
-    /// The smallest and largest number of units that run in lockstep (a plane).
-    pub plane: [u32; 2],
-    /// Whether kernels can load and store float16.
-    pub has_f16: bool,
-    /// Whether kernels can load and store bfloat16.
-    pub has_bf16: bool,
-    /// The most channels of a head for which the device has kernels.
-    pub widest_head: usize,
-    /// The units that multiply matrices of 16-bit types.
-    pub(crate) core: ProductUnits,
-    /// How the units of a cube sum their numbers.
-    pub(crate) sums: SumOrder,
-    /// Whether kernels are compiled for CUDA rather than launched.
-    #[cfg(test)]
-    pub(crate) is_recorded: bool,
-}
-
-impl GpuProperties {
-    /// Whether matrices of 16-bit types are multiplied by tensor cores.
-    pub fn has_tensor_cores(&self) -> bool {
-        self.core != ProductUnits::Units
-    }
-
-    /// Whether the units of a plane sum their numbers directly.
-    pub fn adds_in_planes(&self) -> bool {
-        self.sums == SumOrder::Planes
-    }
-
-    /// Kernels are compiled through WGSL, which has float16 if the device does, and never bfloat16.
-    fn of(adapter: &wgpu::Adapter) -> Self {
-        let (limits, info) = (adapter.limits(), adapter.get_info());
-        Self {
-            max_chunk: Bytes::new(whole(limits.max_buffer_size.min(1 << 62))),
-            // Kernels index elements with 32 bits.
-            max_binding: Bytes::new(whole(limits.max_storage_buffer_binding_size.min(1 << 32))),
-            shared_bytes: limits.max_compute_workgroup_storage_size as usize,
-            plane: [info.subgroup_min_size, info.subgroup_max_size],
-            has_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
-            has_bf16: false,
-            widest_head: usize::MAX,
-            // Known once the device is open.
-            core: ProductUnits::Units,
-            sums: SumOrder::Tree,
-            #[cfg(test)]
-            is_recorded: false,
-        }
-    }
-
-    /// Whether tensors can be stored as `dtype`.
-    pub fn stores(&self, dtype: DType) -> bool {
-        match dtype {
-            // Codes are loaded and stored as words.
-            DType::F32 | DType::U32 | DType::U8 => true,
-            DType::F16 => self.has_f16,
-            DType::Bf16 => self.has_bf16,
-            DType::I64 => false,
-        }
-    }
 }
 
 /// An open device.
@@ -310,7 +135,7 @@ impl GpuDevice {
         let device = health.ask(move || {
             let mut device = here.guard(|| Self::make(&adapter, here.clone()))?;
             if device.has_pools() {
-                device.pools = arena::measure_pools(&device)?.into();
+                device.pools = device.measure_pools()?.into();
             }
             Ok(device)
         })?;
@@ -444,6 +269,20 @@ impl GpuDevice {
         self.copies.load(Ordering::Relaxed)
     }
 
+    /// Measures the memory that the runtime holds in addition to an arena.
+    fn measure_pools(&self) -> Result<Vec<RuntimePool>, BackendError> {
+        let client = &self.client;
+        let round = || {
+            self.health.guard(|| pools::settle(client))?;
+            let pools = self.held_now()?.pools;
+            self.health.guard(|| pools::clean(client))?;
+            Ok(pools)
+        };
+        // The runtime sizes its pages by the mean request, so one round is enough.
+        round()?;
+        round()
+    }
+
     /// The memory that the runtime reports now.
     pub fn held(&self) -> Result<RuntimeMemory, BackendError> {
         let here = self.clone();
@@ -453,7 +292,7 @@ impl GpuDevice {
     /// [`held`](Self::held), called on the device's thread, which has the only stream.
     pub(crate) fn held_now(&self) -> Result<RuntimeMemory, BackendError> {
         let report = self.health.guard(|| {
-            arena::sync(&self.client)?;
+            pools::sync(&self.client)?;
             Ok(self.client.memory_report(MemoryScope::CurrentStream))
         })?;
         let mut held = RuntimeMemory { arenas: Bytes::ZERO, pools: Vec::new() };
@@ -475,9 +314,4 @@ impl GpuDevice {
         }
         Ok(held)
     }
-}
-
-/// `limit`, rounded down to the alignment of slots.
-pub(crate) const fn whole(limit: u64) -> u64 {
-    limit / ALIGNMENT * ALIGNMENT
 }

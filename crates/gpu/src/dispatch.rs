@@ -20,7 +20,7 @@ use std::{cell::RefCell, ops::Range};
 
 use cubecl::{
     ir::{ElemType, FloatKind, UIntKind},
-    prelude::{BufferArg, Client, ComptimeOptionArgs, CubeCount, CubeDim},
+    prelude::{BufferArg, Client, ComptimeOptionArgs},
 };
 use fitgpt_exec::{Arguments, random};
 use fitgpt_program::{
@@ -30,14 +30,15 @@ use fitgpt_program::{
 };
 
 use crate::{
+    adapter::{ALIGNMENT, GpuProperties},
     arena::DeviceArena,
-    device::{GpuDevice, GpuProperties},
+    device::GpuDevice,
     kernels::{
         elementwise,
+        grid::{cubes, elements, line},
         mask::{self, DropoutMask, DropoutMaskLaunch, WideLaunch},
-        math::UNITS,
     },
-    target::{ALIGNMENT, ScratchParts},
+    target::ScratchParts,
 };
 
 /// Launches a kernel, or records it in the test that compiles every kernel for CUDA. All launches
@@ -327,24 +328,6 @@ fn elem_type(dtype: DType) -> ElemType {
         DType::U32 => ElemType::UInt(UIntKind::U32),
         _ => F32,
     }
-}
-
-/// The largest number of cubes along one axis.
-const MOST_CUBES: usize = 65_535;
-
-/// At least `count` cubes, numbered by `CUBE_POS`.
-pub(crate) fn cubes(count: usize) -> CubeCount {
-    let y = count.div_ceil(MOST_CUBES).max(1);
-    CubeCount::Static(count.div_ceil(y).max(1) as u32, y as u32, 1)
-}
-
-/// Cubes of one [`line`] each, with one unit for each element.
-fn elements(count: usize) -> CubeCount {
-    cubes(count.div_ceil(UNITS as usize))
-}
-
-pub(crate) fn line() -> CubeDim {
-    CubeDim::new_1d(UNITS)
 }
 
 fn optional<T: cubecl::prelude::LaunchArg>(

@@ -8,26 +8,28 @@
 //! the bindings of one kernel do not overlap; every sum has a fixed order; nothing waits for the
 //! device except copies to the host.
 
+#![warn(clippy::too_many_lines)]
+
 mod health;
 mod kernels;
-mod arena;
+mod adapter;
+mod memory;
 #[cfg(any(feature = "cuda", test))]
 mod cuda;
-mod device;
-mod memory;
+mod pools;
 mod target;
+mod device;
+mod arena;
 mod dispatch;
 mod backend;
 #[cfg(test)]
 mod gate;
 
 pub use self::{
+    adapter::{Adapter, AdapterKind, Api, GpuProperties, ReportedMemory},
     backend::Gpu,
-    device::{
-        Adapter, AdapterKind, Api, GpuDevice, GpuProperties, ReportedMemory, RuntimeMemory,
-        adapters, cuda_faults,
-    },
+    device::{GpuDevice, RuntimeMemory, adapters, cuda_faults, vulkan},
     health::InjectedFault,
-    memory::{NoVulkan, vulkan},
+    memory::NoVulkan,
     target::{GpuRefusal, GpuTarget},
 };

@@ -3,7 +3,7 @@
 
 use cubecl::wgpu::wgpu;
 
-use crate::device::ReportedMemory;
+use crate::adapter::ReportedMemory;
 
 /// The memory of `adapter`; `None` if the driver does not report it.
 #[cfg(target_vendor = "apple")]
@@ -69,15 +69,15 @@ pub enum NoVulkan {
     NoDriver,
 }
 
-/// The version of Vulkan on this machine.
+/// The version of Vulkan's loader.
 #[cfg(target_vendor = "apple")]
-pub fn vulkan() -> Result<String, NoVulkan> {
+pub(crate) fn vulkan_version() -> Result<String, NoVulkan> {
     Err(NoVulkan::Metal)
 }
 
-/// The version of Vulkan on this machine.
+/// The version of Vulkan's loader.
 #[cfg(not(target_vendor = "apple"))]
-pub fn vulkan() -> Result<String, NoVulkan> {
+pub(crate) fn vulkan_version() -> Result<String, NoVulkan> {
     use ash::vk;
 
     // SAFETY: loads the system's Vulkan loader; nothing made from it outlives this call.
@@ -86,9 +86,6 @@ pub fn vulkan() -> Result<String, NoVulkan> {
     // SAFETY: as above.
     let version = unsafe { entry.try_enumerate_instance_version() };
     let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);
-    if !crate::adapters().iter().any(|adapter| adapter.api == crate::Api::Vulkan) {
-        return Err(NoVulkan::NoDriver);
-    }
     let [major, minor, patch] = [
         vk::api_version_major(version),
         vk::api_version_minor(version),

@@ -7,7 +7,7 @@ use fitgpt_program::{
 };
 
 use crate::{
-    device::GpuProperties,
+    adapter::{ALIGNMENT, GpuProperties},
     kernels::{attention::AttentionTiles, norm::BLOCK_ROWS, update},
 };
 
@@ -59,9 +59,6 @@ pub enum GpuRefusal {
         have: Bytes,
     },
 }
-
-/// The alignment of slots: no device needs more for a binding.
-pub(crate) const ALIGNMENT: u64 = 256;
 
 impl GpuTarget {
     /// A target for runs.

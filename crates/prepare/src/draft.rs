@@ -1,63 +1,17 @@
-//! Files that become visible only when they are complete, and the disk space they need.
+//! Files that become visible only when they are complete.
 
 use std::{
-    fmt,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use fitgpt_data::publish;
-use fitgpt_files::disk::{Disk, DiskWriter, FolderLock, LockError};
+use fitgpt_files::disk::{Disk, DiskError, DiskWriter, FolderLock, LockError};
 
-use super::{PrepareError, journal::Journal};
+use super::PrepareError;
 
-/// What a dataset takes on the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskNeed {
-    /// What such text usually takes; this much must be free.
-    pub usual_bytes: u64,
-    /// What it can take at most.
-    pub most_bytes: u64,
-}
-
-impl DiskNeed {
-    /// One token per character: exact, not an estimate.
-    pub(super) fn of_characters(characters: u64, meta_bytes: u64) -> Self {
-        let bytes = characters.saturating_mul(2).saturating_add(meta_bytes);
-        Self { usual_bytes: bytes, most_bytes: bytes }
-    }
-
-    /// Each token of `token_bytes` is at least one byte of text, usually about four.
-    pub(super) fn of_tokens(input_bytes: u64, token_bytes: u64) -> Self {
-        Self {
-            usual_bytes: (input_bytes / 4).saturating_mul(token_bytes),
-            most_bytes: input_bytes.saturating_mul(token_bytes),
-        }
-    }
-
-    /// Refuses a disk with less free space than usually needed.
-    pub(super) fn check(self, free_bytes: Option<u64>) -> Result<(), PrepareError> {
-        match free_bytes {
-            Some(free_bytes) if free_bytes < self.usual_bytes => {
-                Err(PrepareError::TooLittleDisk { need: self, free_bytes })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for DiskNeed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self { usual_bytes, most_bytes } if usual_bytes == most_bytes => {
-                write!(f, "{usual_bytes} bytes")
-            }
-            Self { usual_bytes, most_bytes } => {
-                write!(f, "about {usual_bytes} and at most {most_bytes} bytes")
-            }
-        }
-    }
-}
+/// More than any journal: a text has at most 65,536 different characters.
+const JOURNAL_BYTES_LIMIT: u64 = 16 << 20;
 
 /// The locked folder of a dataset, with a folder in it for files that are being written. Dropping
 /// it removes those files, and the folder itself if it is new and nothing was published.
@@ -99,12 +53,16 @@ impl LockedFolder {
         })
     }
 
-    /// The journal of a killed `prepare` with the same key, whose drafts are then continued. All
+    /// Continues the drafts of a killed `prepare`: the first ones whose journal `read` accepts. All
     /// others are removed.
-    pub(super) fn resume(&mut self, key: &str) -> Result<Option<Journal>, PrepareError> {
+    pub(super) fn resume<T>(
+        &mut self,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, PrepareError> {
         let mut found = None;
         for folder in std::mem::take(&mut self.abandoned) {
-            match Journal::read(&self.disk, &folder).filter(|journal| journal.key == key) {
+            let journal = self.disk.read(&folder.join(publish::JOURNAL), JOURNAL_BYTES_LIMIT);
+            match journal.ok().and_then(|bytes| read(&bytes)) {
                 Some(journal) if found.is_none() => {
                     publish::discard(&self.disk, &self.staged)?;
                     self.staged = folder;
@@ -116,9 +74,19 @@ impl LockedFolder {
         Ok(found)
     }
 
-    /// Records the state of the drafts, which from now on survive this process.
-    pub(super) fn note(&mut self, journal: &Journal) -> Result<(), PrepareError> {
-        journal.write(&self.disk, &self.staged)
+    /// Replaces the journal of the drafts, which from now on survive this process.
+    pub(super) fn write_journal(&mut self, bytes: &[u8]) -> Result<(), PrepareError> {
+        let path = self.staged.join(publish::JOURNAL);
+        let new = self.staged.join(format!("{}.new", publish::JOURNAL));
+        let replace = || -> Result<(), DiskError> {
+            self.disk.remove_file(&new)?;
+            let mut file = self.disk.create(&new)?;
+            file.write_all_at(bytes, 0)?;
+            file.sync()?;
+            self.disk.rename(&new, &path)?;
+            self.disk.sync_dir(&self.staged)
+        };
+        replace().map_err(|error| PrepareError::writing(&path, 0, error.source))
     }
 
     /// Keeps the drafts and the journal for the next `prepare`.
@@ -386,21 +354,13 @@ mod tests {
         // They are kept until the next one knows its key.
         drop(LockedFolder::make(dir.path()).unwrap());
         assert!(orphan.exists());
-        assert!(LockedFolder::make(dir.path()).unwrap().resume("key").unwrap().is_none());
-        assert_eq!(names(dir.path()), [".lock"]);
-    }
-
-    #[test]
-    fn a_disk_with_less_than_the_usual_need_is_refused() {
-        let exact = DiskNeed::of_characters(100, 50);
-        assert_eq!((exact.usual_bytes, exact.most_bytes), (250, 250));
-        assert!(exact.check(Some(250)).is_ok() && exact.check(None).is_ok());
-        let error = exact.check(Some(249)).unwrap_err().to_string();
-        assert_eq!(error, "the dataset needs 250 bytes, the disk has 249 bytes free");
-        let error = DiskNeed::of_tokens(1000, 2).check(Some(499)).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the dataset needs about 500 and at most 2000 bytes, the disk has 499 bytes free"
+        assert!(
+            LockedFolder::make(dir.path())
+                .unwrap()
+                .resume(|bytes| Some(bytes.len()))
+                .unwrap()
+                .is_none()
         );
+        assert_eq!(names(dir.path()), [".lock"]);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use fitgpt_data::{DataError, Split, tokenizer::TokenizerError};
 use fitgpt_files::{attempt::Attempt, disk::DiskError, formats::parquet::ParquetError};
 
-use super::draft::DiskNeed;
+use super::need::DiskNeed;
 
 /// Why no dataset was written.
 #[derive(Debug, thiserror::Error)]

@@ -7,22 +7,21 @@
 //! options, same files with the same lengths and times.
 
 use std::{
-    path::Path,
-    time::{Duration, Instant},
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use fitgpt_data::publish::JOURNAL;
-use fitgpt_files::disk::{Disk, DiskError};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PrepareError,
+    Options, PrepareError,
+    draft::LockedFolder,
+    source::TextSource,
     split::DocumentCount,
     walk::{InputPosition, Tally},
 };
-
-/// More than any journal: a text has at most 65,536 different characters.
-const JOURNAL_BYTES_LIMIT: u64 = 16 << 20;
 
 /// The progress so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,25 +68,22 @@ pub(super) struct EncodedTotals {
 }
 
 impl Journal {
-    /// The journal in `folder`, if there is one that can be read.
-    pub(super) fn read(disk: &Disk, folder: &Path) -> Option<Self> {
-        let bytes = disk.read(&folder.join(JOURNAL), JOURNAL_BYTES_LIMIT).ok()?;
-        serde_json::from_slice(&bytes).ok()
+    /// Continues the drafts that a killed `prepare` with the same key left, or begins a journal;
+    /// `None` without a key. All other drafts are removed.
+    pub(super) fn resume(
+        folder: &mut LockedFolder,
+        key: Option<String>,
+    ) -> Result<Option<Self>, PrepareError> {
+        let found = folder.resume(|bytes| {
+            let journal: Self = serde_json::from_slice(bytes).ok()?;
+            (key.as_ref() == Some(&journal.key)).then_some(journal)
+        })?;
+        Ok(found.or_else(|| Some(Self { key: key?, scan: None, encoded: None })))
     }
 
-    /// Replaces the journal in `folder`.
-    pub(super) fn write(&self, disk: &Disk, folder: &Path) -> Result<(), PrepareError> {
-        let json = serde_json::to_vec(self).expect("texts and numbers are JSON");
-        let (new, path) = (folder.join(format!("{JOURNAL}.new")), folder.join(JOURNAL));
-        let replace = || -> Result<(), DiskError> {
-            disk.remove_file(&new)?;
-            let mut file = disk.create(&new)?;
-            file.write_all_at(&json, 0)?;
-            file.sync()?;
-            disk.rename(&new, &path)?;
-            disk.sync_dir(folder)
-        };
-        replace().map_err(|error| PrepareError::writing(&path, 0, error.source))
+    /// Records the state of the drafts.
+    pub(super) fn write(&self, folder: &mut LockedFolder) -> Result<(), PrepareError> {
+        folder.write_journal(&serde_json::to_vec(self).expect("texts and numbers are JSON"))
     }
 }
 
@@ -117,4 +113,101 @@ impl Clock {
         }
         is_due
     }
+}
+
+/// Records the progress of a preparation, if it can be continued.
+pub(super) struct ProgressRecorder<'a> {
+    pub(super) folder: &'a mut LockedFolder,
+    journal: Option<Journal>,
+    clock: Clock,
+}
+
+impl<'a> ProgressRecorder<'a> {
+    /// Continues what a killed `prepare` with the same key recorded; without a key, records nothing.
+    pub(super) fn resume(
+        folder: &'a mut LockedFolder,
+        key: Option<String>,
+        longest: Duration,
+    ) -> Result<Self, PrepareError> {
+        let journal = Journal::resume(folder, key)?;
+        Ok(Self { folder, journal, clock: Clock::new(longest) })
+    }
+
+    /// Whether an entry is due.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.journal.is_some() && self.clock.is_due()
+    }
+
+    /// The result of the first pass, if it is recorded.
+    pub(super) fn scan(&self) -> Option<&ScanEntry> {
+        self.journal.as_ref()?.scan.as_ref()
+    }
+
+    /// Where the encoding stopped, if that is recorded.
+    pub(super) fn encoding(&self) -> Option<&EncodingEntry> {
+        self.journal.as_ref()?.encoded.as_ref()
+    }
+
+    /// Records the result of the first pass.
+    pub(super) fn scanned(&mut self, entry: ScanEntry) -> Result<(), PrepareError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.scan = Some(entry);
+        journal.write(self.folder)
+    }
+
+    /// Records the progress of the encoding.
+    pub(super) fn encoded(&mut self, entry: EncodingEntry) -> Result<(), PrepareError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.encoded = Some(entry);
+        journal.write(self.folder)
+    }
+
+    /// After a request to stop or a full disk, keeps everything up to the last entry.
+    pub(super) fn ended_by(&mut self, error: PrepareError) -> PrepareError {
+        let is_noted = self.encoding().is_some();
+        match error {
+            PrepareError::Stopped if is_noted => {
+                self.folder.keep_drafts();
+                PrepareError::Paused
+            }
+            PrepareError::DiskFull { .. } if is_noted => {
+                self.folder.keep_drafts();
+                error
+            }
+            error => error,
+        }
+    }
+}
+
+/// Everything that determines the bytes of a dataset, as text; `None` if some input can be read
+/// only once.
+pub(super) fn journal_key(
+    options: &Options,
+    sources: &[TextSource],
+    val_fraction: f64,
+) -> Result<Option<String>, PrepareError> {
+    let mut key = format!(
+        "1 {} {:?} {:?} {:?} {:?} {val_fraction} {} {:?} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        options.vocabulary,
+        options.end_of_text,
+        options.end_of_text_token,
+        options.field,
+        options.seed,
+        options.invalid,
+        options.output,
+        options.format,
+        options.tokenizer,
+    );
+    let tokenizer = options.tokenizer.iter().map(PathBuf::as_path);
+    for path in tokenizer.chain(sources.iter().flat_map(TextSource::paths)) {
+        let facts = fs::metadata(path).map_err(|source| PrepareError::reading(path, source))?;
+        let modified = facts.modified().ok();
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let _ = write!(key, "\n{} {} {since:?}", path.display(), facts.len());
+    }
+    for source in sources {
+        let _ = write!(key, "\n{:?} {:?}", source.format, source.split);
+    }
+    Ok(sources.iter().all(|source| source.bytes.is_some()).then_some(key))
 }

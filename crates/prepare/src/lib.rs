@@ -10,12 +10,14 @@
 //! progress is recorded; after a kill, the same command continues from there.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines)]
 
 pub mod hub;
 mod cut;
-mod draft;
+mod need;
 mod error;
 mod words;
+mod draft;
 mod lines;
 mod memory;
 mod pieces;
@@ -26,6 +28,9 @@ mod split;
 mod symbols;
 mod walk;
 mod journal;
+mod vocabulary;
+mod input;
+mod passes;
 mod run;
 
 #[cfg(test)]
@@ -42,8 +47,8 @@ use fitgpt_data::{Split, tokenizer::EndOfTextToken};
 use serde::Serialize;
 
 pub use self::{
-    draft::DiskNeed,
     error::{HeldOut, JsonKind, PrepareError, file_name},
+    need::DiskNeed,
     source::{SkipReason, SkippedFile},
 };
 

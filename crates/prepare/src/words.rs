@@ -4,8 +4,8 @@ use fitgpt_say::{Lang, Say};
 
 use super::{
     EXTENSIONS,
-    draft::DiskNeed,
     error::{HeldOut, JsonKind, PrepareError, file_name},
+    need::DiskNeed,
 };
 
 fitgpt_say::messages! {

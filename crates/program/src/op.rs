@@ -485,6 +485,7 @@ impl Op {
     }
 
     /// Calls `visitor` with every operand, in the same order and without allocating.
+    #[expect(clippy::too_many_lines, reason = "a table: the operands of every op")]
     pub fn visit(&self, visitor: impl FnMut(Operand)) {
         let mut list = OperandVisitor(visitor);
         match *self {

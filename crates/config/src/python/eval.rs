@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    Construct, GivenArguments, MachineFacts, PythonError, Reason, TEXT_LIMIT, format,
+    Construct, GivenArguments, MachineFacts, PythonError, Reason, TEXT_LIMIT, ValueNoun, format,
     syntax::{Expr, ExprKind, FormatPart, Link, PythonFunction},
 };
 use crate::value::ConfigValue;
@@ -398,4 +398,17 @@ fn without_underscores(text: &str) -> Option<String> {
 fn float_to_int(value: f64) -> Result<i64, Reason> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-LIMIT..LIMIT).contains(&value) { Ok(value as i64) } else { Err(Reason::Overflow) }
+}
+
+impl ConfigValue {
+    /// The noun that errors use for this kind.
+    fn noun(&self) -> ValueNoun {
+        match self {
+            Self::None => ValueNoun::None,
+            Self::Bool(_) => ValueNoun::Bool,
+            Self::Int(_) => ValueNoun::Int,
+            Self::Float(_) => ValueNoun::Float,
+            Self::Str(_) => ValueNoun::Str,
+        }
+    }
 }

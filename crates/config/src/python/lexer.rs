@@ -1,7 +1,11 @@
 //! Text to tokens: Python's rules for lines, numbers and strings.
 
-use super::{ExpectedToken, FoundToken, PythonError, Reason, TextPosition, string};
-use crate::error::excerpt;
+use super::{
+    ExpectedToken, FoundToken, PythonError, Reason, TextPosition,
+    cursor::Cursor,
+    string::{self, FStringPart},
+};
+use crate::value::excerpt;
 
 /// One token and where it starts.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +28,6 @@ pub(super) enum TokenKind {
     /// The end of a logical line, or a semicolon.
     Newline,
     End,
-}
-
-/// A piece of an f-string as written.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum FStringPart {
-    Text(String),
-    /// What is between braces.
-    Field(String),
 }
 
 impl TokenKind {
@@ -69,55 +65,6 @@ pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<PythonError>) {
         lexer.tokens.push(Token { position, bytes_after: 0, what: TokenKind::End });
     }
     (lexer.tokens, fault)
-}
-
-/// A position in the text, with line and column.
-#[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
-    rest: &'a str,
-    position: TextPosition,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { rest: text, position: TextPosition { line: 1, column: 1 } }
-    }
-
-    pub(super) fn rest(&self) -> &'a str {
-        self.rest
-    }
-
-    pub(super) fn position(&self) -> TextPosition {
-        self.position
-    }
-
-    pub(super) fn peek(&self) -> Option<char> {
-        self.rest.chars().next()
-    }
-
-    /// The next character; `\r\n` and a lone `\r` are read as `\n`, as in Python.
-    pub(super) fn next(&mut self) -> Option<char> {
-        let c = self.peek()?;
-        self.rest = &self.rest[c.len_utf8()..];
-        if c == '\r' {
-            self.rest = self.rest.strip_prefix('\n').unwrap_or(self.rest);
-        }
-        if c == '\n' || c == '\r' {
-            self.position.line = self.position.line.saturating_add(1);
-            self.position.column = 1;
-            return Some('\n');
-        }
-        self.position.column = self.position.column.saturating_add(1);
-        Some(c)
-    }
-
-    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
-        let start = self.rest;
-        while self.peek().is_some_and(&belongs) {
-            self.next();
-        }
-        &start[..start.len() - self.rest.len()]
-    }
 }
 
 struct Lexer<'a> {

@@ -12,8 +12,9 @@
 mod format;
 mod reason;
 mod words;
-mod lexer;
+mod cursor;
 mod string;
+mod lexer;
 mod syntax;
 mod eval;
 mod parser;

@@ -2,10 +2,11 @@
 
 use super::{
     Construct, DEPTH_LIMIT, ExpectedToken, PythonError, Reason, TEXT_LIMIT, TextPosition,
-    lexer::{FStringPart, Token, TokenKind, tokens},
+    lexer::{Token, TokenKind, tokens},
+    string::FStringPart,
     syntax::{Assignment, Expr, ExprKind, FormatPart, Link, PythonFunction},
 };
-use crate::{keys::Key, value::ConfigValue};
+use crate::{key::Key, value::ConfigValue};
 
 /// Words that cannot be names. `True`, `False` and `None` are values.
 const KEYWORDS: [&str; 35] = [

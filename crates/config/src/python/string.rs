@@ -1,9 +1,14 @@
 //! String literals: quotes, prefixes, escapes, and the fields of f-strings.
 
-use super::{
-    Construct, PythonError, Reason, TEXT_LIMIT, TextPosition,
-    lexer::{Cursor, FStringPart},
-};
+use super::{Construct, PythonError, Reason, TEXT_LIMIT, TextPosition, cursor::Cursor};
+
+/// A piece of an f-string as written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum FStringPart {
+    Text(String),
+    /// What is between braces.
+    Field(String),
+}
 
 /// Reads the literal whose opening quote is at `cursor`, after `prefix`. Only an f-string can have
 /// fields; any other literal is a single text.

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use super::{
-    message::{Message, Wording, first_of, last_of, size_after},
+    message::{Message, Wording},
     phrases::Phrases,
     prose,
-    size::PrintedSize,
-    squeezed::{Occurrence, Offset, Passage},
+    size::{PrintedSize, size_after},
+    squeezed::{Occurrence, Offset, Passage, first_of, last_of},
 };
-use crate::diagnosis::MemoryKind::{self, GpuMemory as Gpu, HostMemory as Host, Unknown};
+use crate::facts::MemoryKind::{self, GpuMemory as Gpu, HostMemory as Host, Unknown};
 
 /// Phrases that always mean it, without white space.
 const PLAIN: &[(&str, Wording, MemoryKind)] = &[
@@ -234,38 +234,70 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     Some(message)
 }
 
+/// Parts of words without which a line is no message of [`of_line`].
+const SIGNS: [&str; 13] = [
+    "kill",
+    "137",
+    "-9",
+    "-7",
+    "135",
+    "bus",
+    "signal",
+    "memoryerror",
+    "oom",
+    "ram",
+    "page",
+    "paging",
+    "unexpectedly",
+];
+
+/// Signal 9, without white space.
+const KILL_CODES: [&str; 19] = [
+    "exitcode137",
+    "exitcode:137",
+    "exitcode(137)",
+    "exitcode=137",
+    "exitedwithcode137",
+    "exitstatus137",
+    "statuscode137",
+    "exitedwithexitcode137",
+    "exitcode:-9",
+    "exitcode-9",
+    "exitcode=-9",
+    "returncode-9",
+    "returncode=-9",
+    "signal9",
+    "signal:9",
+    "signals.sigkill",
+    "signalsigkill",
+    "bysignal:killed",
+    "bysignal:terminated",
+];
+
+/// Signal 7, most often because `/dev/shm` is full.
+const BUS_CODES: [&str; 11] = [
+    "exitcode135",
+    "exitcode:135",
+    "exitcode:-7",
+    "exitcode-7",
+    "exitcode=-7",
+    "returncode-7",
+    "returncode=-7",
+    "signal7",
+    "signal:7",
+    "sigbus",
+    "buserror(coredumped)",
+];
+
 /// Words that count only as a whole line or as a separate word.
 pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let lower = line.to_ascii_lowercase();
-    let signs = [
-        "kill",
-        "137",
-        "-9",
-        "-7",
-        "135",
-        "bus",
-        "signal",
-        "memoryerror",
-        "oom",
-        "ram",
-        "page",
-        "paging",
-        "unexpectedly",
-    ];
-    if signs.iter().all(|sign| !lower.contains(sign)) {
+    if SIGNS.iter().all(|sign| !lower.contains(sign)) {
         return None;
     }
     // Strip Markdown.
-    let lower = lower.trim_matches(['*', '`', '_', '~']).to_owned();
+    let lower = lower.trim_matches(['*', '`', '_', '~']);
     let words: Vec<&str> = lower.split_whitespace().take(64).collect();
-    let is_killed = words.iter().enumerate().any(|(index, word)| {
-        let before = index.checked_sub(1).map(|i| words[i]);
-        let is_shells = |b: &str| b.bytes().all(|c| c.is_ascii_digit()) || b.ends_with("sh:");
-        match before {
-            None => (*word == "killed" && words.len() == 1) || lower == "killed: 9",
-            Some(before) => *word == "killed" && is_shells(before),
-        }
-    });
     let squeezed: String = words.concat();
     let has_code = |codes: &[&str]| {
         codes.iter().any(|code| {
@@ -274,54 +306,17 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
                 .is_some_and(|(_, rest)| !rest.starts_with(|c: char| c.is_ascii_digit()))
         })
     };
-    let codes = [
-        "exitcode137",
-        "exitcode:137",
-        "exitcode(137)",
-        "exitcode=137",
-        "exitedwithcode137",
-        "exitstatus137",
-        "statuscode137",
-        "exitedwithexitcode137",
-        "exitcode:-9",
-        "exitcode-9",
-        "exitcode=-9",
-        "returncode-9",
-        "returncode=-9",
-        "signal9",
-        "signal:9",
-        "signals.sigkill",
-        "signalsigkill",
-        "bysignal:killed",
-        "bysignal:terminated",
-    ];
-    // Signal 7, most often because `/dev/shm` is full.
-    let bus_codes = [
-        "exitcode135",
-        "exitcode:135",
-        "exitcode:-7",
-        "exitcode-7",
-        "exitcode=-7",
-        "returncode-7",
-        "returncode=-7",
-        "signal7",
-        "signal:7",
-        "sigbus",
-        "buserror(coredumped)",
-    ];
     let of = |wording, memory| Some(Message::new(at, wording, memory));
-    let error = words.first().map_or("", |word| word.trim_end_matches(':'));
-    let is_pythons = error == "memoryerror" || error.ends_with(".memoryerror");
-    if is_killed || has_code(&codes) {
+    if shell_killed(lower, &words) || has_code(&KILL_CODES) {
         return of(Wording::Killed, Host);
     }
-    if has_code(&bus_codes) {
+    if has_code(&BUS_CODES) {
         return of(Wording::BusError, Host);
     }
-    if blames_paging_file(&lower) {
+    if blames_paging_file(lower) {
         return of(Wording::PagingFile, Host);
     }
-    if is_pythons && (words.len() == 1 || words[0].ends_with(':')) {
+    if is_memory_error(&words) {
         return of(Wording::HostOther, Host);
     }
     if prose::was_killed(&words) {
@@ -330,9 +325,34 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     if squeezed.contains("dataloaderworker") && squeezed.contains("exitedunexpectedly") {
         return of(Wording::WorkerDied, Host);
     }
-    if exhausts_ram(&lower) {
+    if exhausts_ram(lower) {
         return of(Wording::Word, Host);
     }
+    of(Wording::Word, oom(lower)?)
+}
+
+/// A shell's `Killed`, with or without a process id.
+fn shell_killed(lower: &str, words: &[&str]) -> bool {
+    words.iter().enumerate().any(|(index, word)| {
+        let before = index.checked_sub(1).map(|i| words[i]);
+        let is_shells = |b: &str| b.bytes().all(|c| c.is_ascii_digit()) || b.ends_with("sh:");
+        match before {
+            None => (*word == "killed" && words.len() == 1) || lower == "killed: 9",
+            Some(before) => *word == "killed" && is_shells(before),
+        }
+    })
+}
+
+/// Python's `MemoryError`, alone or with a message.
+fn is_memory_error(words: &[&str]) -> bool {
+    let Some(first) = words.first() else { return false };
+    let error = first.trim_end_matches(':');
+    let is_pythons = error == "memoryerror" || error.ends_with(".memoryerror");
+    is_pythons && (words.len() == 1 || first.ends_with(':'))
+}
+
+/// The memory of a line with the word `OOM`.
+fn oom(lower: &str) -> Option<MemoryKind> {
     // Chinese and Japanese are written without spaces, so `OOM` may be part of a longer word.
     let mut latin = lower
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
@@ -354,7 +374,7 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
             .iter()
             .any(|word| lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == *word))
         || lower.contains("显存");
-    is_oom.then(|| Message::new(at, Wording::Word, if is_gpu { Gpu } else { Unknown }))
+    is_oom.then_some(if is_gpu { Gpu } else { Unknown })
 }
 
 /// A user's description: Windows' paging file is too small.

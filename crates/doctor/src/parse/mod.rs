@@ -18,7 +18,9 @@ mod notes;
 mod progress;
 mod prose;
 mod bare;
+mod numbered;
 mod setup;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +34,9 @@ pub use self::{
     progress::NanoGptOutput,
     setup::{CardProcess, LoggedOptimizer, Setup},
     size::{PrintedSize, allocator_request},
+    snapshot::{Segment, SegmentPart, Snapshot, SnapshotError},
 };
-use crate::diagnosis::MemoryKind;
+use crate::facts::MemoryKind;
 
 use self::{
     frames::Frames,
@@ -99,7 +102,7 @@ pub struct Log {
     /// Model, batch size and other settings in the log.
     pub setup: Setup,
     /// The memory snapshot, if the input was one instead of a text.
-    pub(crate) snapshot: Option<crate::snapshot::Snapshot>,
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Log {
@@ -107,7 +110,7 @@ impl Log {
     pub(crate) fn of_snapshot(
         message: Option<Message>,
         frames: Vec<Frame>,
-        snapshot: crate::snapshot::Snapshot,
+        snapshot: Snapshot,
     ) -> Self {
         let mut log = Self { message, frames, snapshot: Some(snapshot), ..Self::default() };
         let text = |frame: &Frame| (frame.file.clone() + " " + &frame.squeezed()).to_lowercase();
@@ -224,8 +227,9 @@ impl LogBuilder {
 
 impl Matches {
     fn search(&mut self, passage: squeezed::Passage<'_>) {
-        message::messages(passage, |message| self.message(message));
-        message::made(passage, |at, shape| {
+        numbered::messages(passage, |message| self.message(message));
+        bare::messages(passage, |message| self.message(message));
+        numbered::made(passage, |at, shape| {
             self.shapes.push_back((at, shape));
             if self.shapes.len() > MOST {
                 self.shapes.pop_front();

@@ -2,7 +2,10 @@
 
 use std::sync::LazyLock;
 
-use super::{message::first_of, phrases::Phrases, squeezed::Passage};
+use super::{
+    phrases::Phrases,
+    squeezed::{Passage, first_of},
+};
 use crate::named::named;
 
 named! {

@@ -5,11 +5,11 @@
 use std::sync::LazyLock;
 
 use super::{
-    message::{Message, Wording, first_of, last_of},
+    message::{Message, Wording},
     phrases::Phrases,
-    squeezed::{Occurrence, Passage},
+    squeezed::{Occurrence, Passage, first_of, last_of},
 };
-use crate::diagnosis::MemoryKind;
+use crate::facts::MemoryKind;
 
 /// Verbs of a shortage, without white space; the name of a memory follows.
 const SHORTAGES: [&str; 14] = [

@@ -120,6 +120,12 @@ pub fn allocator_request(bytes: u64) -> u64 {
     }
 }
 
+/// The size right after the first `words`.
+pub(super) fn size_after(text: &str, words: &str) -> Option<PrintedSize> {
+    let (_, rest) = text.split_once(words)?;
+    PrintedSize::at_start(rest).map(|(size, _)| size)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

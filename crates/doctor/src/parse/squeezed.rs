@@ -92,6 +92,19 @@ fn floor(text: &str, index: usize) -> usize {
     (0..=index).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
+/// The first `length` bytes, or a little less.
+pub(super) fn first_of(text: &str, length: usize) -> &str {
+    let end = (0..=length.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
+    &text[..end.unwrap_or(0)]
+}
+
+/// The last `length` bytes, or a little less.
+pub(super) fn last_of(text: &str, length: usize) -> &str {
+    let start =
+        (text.len().saturating_sub(length)..=text.len()).find(|i| text.is_char_boundary(*i));
+    &text[start.unwrap_or(text.len())..]
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::phrases::Phrases, *};

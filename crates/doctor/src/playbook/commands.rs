@@ -4,6 +4,7 @@ use super::{Remedy, stack::Stack};
 use crate::{parse::Clue, reason::Analysis};
 
 /// The commands or code that apply `remedy` on `stack`, best first; empty if the sentence is enough.
+#[expect(clippy::too_many_lines, reason = "a table: the commands for every remedy and stack")]
 pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<String> {
     use Remedy as R;
     use Stack as S;

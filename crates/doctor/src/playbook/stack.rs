@@ -1,7 +1,7 @@
 //! The stack whose commands and code the playbook prints.
 
 use crate::{
-    diagnosis::Domain,
+    facts::Domain,
     parse::{Clue, Wording},
     reason::Analysis,
 };

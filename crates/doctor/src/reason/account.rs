@@ -6,7 +6,7 @@ use fitgpt_program::{
 };
 
 use crate::{
-    diagnosis::{AccountShare, ShareName},
+    facts::{AccountShare, ShareName},
     parse::PrintedSize,
 };
 

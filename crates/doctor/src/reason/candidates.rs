@@ -9,14 +9,14 @@ use super::{
     run::TrainingRun,
 };
 use crate::{
-    diagnosis::{self, Domain, FailurePhase, PhaseName, Role, ShareName, TensorName},
+    facts::{CandidateTensor, Domain, FailurePhase, PhaseName, Role, ShareName, TensorName},
     parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
 /// A tensor that the request may have been for, at the op that agrees best with the message.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) tensor: diagnosis::CandidateTensor,
+    pub(crate) tensor: CandidateTensor,
     /// What the run holds at that op, if known.
     pub(crate) held: Option<HeldMemory>,
     /// Relative difference from the allocated memory in the message; infinite if unknown.
@@ -50,7 +50,7 @@ impl Candidate {
 
     fn unexplained(name: TensorName, role: Role, shape: &PrintedShape) -> Self {
         Self {
-            tensor: diagnosis::CandidateTensor {
+            tensor: CandidateTensor {
                 name,
                 shape: shape.axes.clone(),
                 dtype: shape.dtype.name(),
@@ -123,7 +123,7 @@ pub(super) fn rank(list: &mut Vec<Candidate>, phase: FailurePhase) {
     // One tensor in several phases is one candidate.
     let mut seen: Vec<(TensorName, Vec<u64>, &str)> = Vec::new();
     list.retain(|candidate| {
-        let diagnosis::CandidateTensor { name, shape, dtype, .. } = &candidate.tensor;
+        let CandidateTensor { name, shape, dtype, .. } = &candidate.tensor;
         let key = (name.clone(), shape.clone(), *dtype);
         let is_new = !seen.contains(&key);
         if is_new {
@@ -296,7 +296,7 @@ impl Search<'_> {
             shape.dtype == tensor.dtype && count == tensor.count()
         });
         let candidate = Candidate {
-            tensor: diagnosis::CandidateTensor {
+            tensor: CandidateTensor {
                 name: name_of(tensor),
                 shape: tensor.shape.clone(),
                 dtype: tensor.dtype.name(),
@@ -377,7 +377,7 @@ fn name_of(tensor: &Tensor) -> TensorName {
 
 /// Removes the moments, which do not exist before the first step.
 fn without_moments(held: &mut HeldMemory) {
-    let is_moments = |part: &crate::diagnosis::AccountShare| part.name == ShareName::OptimizerState;
+    let is_moments = |part: &crate::facts::AccountShare| part.name == ShareName::OptimizerState;
     let bytes: u64 = held.parts.iter().filter(|p| is_moments(p)).map(|p| p.bytes).sum();
     held.bytes -= bytes;
     held.parts.retain(|part| !is_moments(part));

@@ -4,7 +4,7 @@ use fitgpt_model::published::Published;
 use fitgpt_program::units::DType;
 
 use crate::{
-    diagnosis::{CandidateTensor, PhaseName, Role, TensorName},
+    facts::{CandidateTensor, PhaseName, Role, TensorName},
     parse::{Log, PrintedSize, allocator_request},
 };
 

@@ -1,7 +1,7 @@
 //! What kind of program wrote the log. This is decided before anything is assumed about tensors.
 
 use crate::{
-    diagnosis::Domain,
+    facts::Domain,
     parse::{Clue, Clues, Frame, Log, Wording},
 };
 

@@ -5,7 +5,7 @@ use fitgpt_model::published;
 use fitgpt_program::units::DType;
 
 use crate::{
-    diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role, TensorName},
+    facts::{AssumedRun, CandidateTensor, PhaseName, Role, TensorName},
     parse::{Clue, Log, PrintedSize, allocator_request},
 };
 

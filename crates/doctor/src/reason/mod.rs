@@ -31,9 +31,10 @@ pub(crate) use self::{
     run::{ConfigOrigin, TrainingRun},
 };
 use crate::{
-    diagnosis::{
-        Account, AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryFacts,
-        MemoryKind, PhaseName, Role, ShareName,
+    diagnosis::{Account, MemoryFacts},
+    facts::{
+        AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryKind, PhaseName,
+        Role, ShareName,
     },
     parse::{Clue, Log},
 };

@@ -4,7 +4,10 @@ use fitgpt_fit::torch::{self, CachingAllocator, TorchOptions, TorchPhase};
 use fitgpt_program::memory::profile;
 
 use super::{Analysis, TrainingRun};
-use crate::diagnosis::{AccountShare, NextFailure, PhaseName, ShareName};
+use crate::{
+    diagnosis::NextFailure,
+    facts::{AccountShare, PhaseName, ShareName},
+};
 
 /// Peak live bytes of a phase.
 pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: TorchPhase) -> u64 {

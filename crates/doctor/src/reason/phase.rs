@@ -2,7 +2,7 @@
 
 use super::{candidates::Candidate, run::TrainingRun};
 use crate::{
-    diagnosis::{Certainty, Domain, FailurePhase, MemoryKind, PhaseName},
+    facts::{Certainty, Domain, FailurePhase, MemoryKind, PhaseName},
     parse::{Clue, Frame, Log, Wording},
 };
 

@@ -7,7 +7,7 @@ use fitgpt_fit::{device::CardSpec, torch::TorchOptions};
 use fitgpt_model::Model;
 
 use crate::{
-    diagnosis::{AssumedRun, Domain},
+    facts::{AssumedRun, Domain},
     parse::{Log, Wording},
 };
 

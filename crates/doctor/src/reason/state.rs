@@ -6,7 +6,7 @@
 
 use super::Analysis;
 use crate::{
-    diagnosis::{AccountShare, PhaseName, ShareName},
+    facts::{AccountShare, PhaseName, ShareName},
     parse::{Clue, LoggedOptimizer},
     reason::Decoder,
 };

@@ -12,7 +12,7 @@
 //! micro-batch; or a smaller `block_size`, which changes the training.
 
 use super::{RuleMatch, asked_for, named_by_line};
-use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
+use crate::{cause::Cause, facts::Role, reason::Analysis};
 
 /// Code that computes unfused scores, without white space.
 const LINES: [&str; 16] = [

@@ -15,7 +15,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, Domain, MemoryKind, PhaseName},
+    facts::{Certainty, Domain, MemoryKind, PhaseName},
     parse::{Clue, Wording},
     reason::Analysis,
 };

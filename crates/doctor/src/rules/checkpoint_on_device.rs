@@ -15,7 +15,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, PhaseName},
+    facts::{Certainty, PhaseName},
     reason::Analysis,
 };
 

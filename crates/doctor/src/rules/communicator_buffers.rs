@@ -14,7 +14,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::Certainty,
+    facts::Certainty,
     parse::{Clue, Wording},
     reason::{Analysis, trace},
 };

@@ -13,7 +13,7 @@
 //! at `/dev/shm`; or `num_workers=0`.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, parse::Wording, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let certainty = match analysis.log.message.as_ref()?.wording {

@@ -16,7 +16,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::Certainty,
+    facts::Certainty,
     reason::{Analysis, trace},
 };
 

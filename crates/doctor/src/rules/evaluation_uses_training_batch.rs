@@ -17,7 +17,7 @@ use fitgpt_fit::torch::{TorchOptions, TorchPhase};
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::PhaseName,
+    facts::PhaseName,
     reason::{Analysis, peak_bytes},
 };
 

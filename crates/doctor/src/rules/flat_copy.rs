@@ -15,7 +15,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, Domain},
+    facts::{Certainty, Domain},
     parse::Clue,
     reason::{Analysis, trace},
 };

@@ -18,7 +18,7 @@
 use super::{LAST_PAGES, RuleMatch, is_full};
 use crate::{
     cause::Cause,
-    diagnosis::Certainty,
+    facts::Certainty,
     parse::{CardProcess, Wording},
     reason::{Analysis, trace},
 };

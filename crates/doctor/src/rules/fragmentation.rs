@@ -12,7 +12,7 @@
 //! this hint in every message, but it can help only in the case that this rule detects.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
 /// Below this fraction of the card (1/n), unused blocks are ordinary rounding waste.
 const MATTERS: u64 = 10;

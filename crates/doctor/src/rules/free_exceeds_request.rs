@@ -13,7 +13,7 @@
 //! Look for a limit and for other processes on the card. A smaller batch does not fix the cause.
 
 use super::{LAST_PAGES, RuleMatch, is_full};
-use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let (free, requested) = (analysis.facts.free?, analysis.facts.requested?);

@@ -14,7 +14,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, MemoryKind, PhaseName},
+    facts::{Certainty, MemoryKind, PhaseName},
     parse::Clue,
     reason::{Analysis, trace},
 };

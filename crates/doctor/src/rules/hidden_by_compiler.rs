@@ -16,7 +16,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, PhaseName},
+    facts::{Certainty, PhaseName},
     parse::Clue,
     reason::Analysis,
 };

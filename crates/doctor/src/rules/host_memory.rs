@@ -18,7 +18,7 @@
 use super::RuleMatch;
 use crate::{
     cause::{Cause, HostSign},
-    diagnosis::{Certainty, MemoryKind},
+    facts::{Certainty, MemoryKind},
     parse::{Clue, Wording},
     reason::{Analysis, trace},
 };

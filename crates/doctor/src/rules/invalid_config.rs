@@ -15,7 +15,7 @@
 use fitgpt_say::{Lang, Say as _};
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let cause = match (&analysis.config_error, &analysis.log.progress.refused) {

@@ -15,7 +15,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, Domain},
+    facts::{Certainty, Domain},
     parse::Wording,
     reason::{Analysis, trace},
 };

@@ -16,7 +16,7 @@
 use super::{RuleMatch, asked_for, named_by_line};
 use crate::{
     cause::{Cause, RequestedTensor},
-    diagnosis::{Certainty, Domain, Role},
+    facts::{Certainty, Domain, Role},
     parse::Clue,
     reason::Analysis,
 };

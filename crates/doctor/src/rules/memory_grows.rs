@@ -17,7 +17,7 @@
 use super::RuleMatch;
 use crate::{
     cause::{Cause, GrowthSign},
-    diagnosis::{Certainty, Domain, MemoryKind},
+    facts::{Certainty, Domain, MemoryKind},
     parse::Clue,
     reason::Analysis,
 };

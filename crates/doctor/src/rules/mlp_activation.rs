@@ -13,7 +13,7 @@
 //! adds about a third to the compute of a step.
 
 use super::{RuleMatch, asked_for};
-use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
+use crate::{cause::Cause, facts::Role, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     asked_for(analysis, Role::Mlp, |asked| Cause::MlpActivation { asked })

@@ -44,7 +44,8 @@ mod weights_too_large;
 
 use crate::{
     cause::{Cause, RequestedTensor},
-    diagnosis::{CandidateTensor, Certainty, Finding, MemoryFacts, Role},
+    diagnosis::{Finding, MemoryFacts},
+    facts::{CandidateTensor, Certainty, Role},
     reason::{Analysis, Candidate, trace},
 };
 

@@ -13,7 +13,7 @@
 use super::RuleMatch;
 use crate::{
     cause::{Cause, RequestedTensor},
-    diagnosis::{Certainty, Domain},
+    facts::{Certainty, Domain},
     reason::Analysis,
 };
 

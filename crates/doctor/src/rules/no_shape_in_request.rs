@@ -11,7 +11,7 @@
 //! Look at what fills the card, not at the last request.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref().filter(|m| m.is_rounded())?;

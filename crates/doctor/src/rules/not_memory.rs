@@ -17,7 +17,7 @@
 use super::RuleMatch;
 use crate::{
     cause::{Cause, OtherFailure},
-    diagnosis::Certainty,
+    facts::Certainty,
     parse::{Clue, Wording},
     reason::Analysis,
 };

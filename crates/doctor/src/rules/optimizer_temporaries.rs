@@ -16,7 +16,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::PhaseName,
+    facts::PhaseName,
     reason::{Analysis, trace},
 };
 

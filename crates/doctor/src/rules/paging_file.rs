@@ -13,7 +13,7 @@
 //! loader workers.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, parse::Wording, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     analysis.log.message.as_ref().filter(|message| message.wording == Wording::PagingFile)?;

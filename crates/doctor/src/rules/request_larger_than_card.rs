@@ -12,7 +12,7 @@
 //! fused attention or a chunked loss.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
 /// More than any card has; such a request comes from wrong numbers in a shape.
 const NO_CARD_HAS: u64 = 1 << 40;

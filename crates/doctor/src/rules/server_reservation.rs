@@ -16,7 +16,7 @@
 use super::RuleMatch;
 use crate::{
     cause::{Cause, Reservation},
-    diagnosis::Certainty,
+    facts::Certainty,
     parse::{Clue, Wording},
     reason::Analysis,
 };

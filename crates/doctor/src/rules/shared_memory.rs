@@ -16,7 +16,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, MemoryKind},
+    facts::{Certainty, MemoryKind},
     reason::Analysis,
 };
 

@@ -18,7 +18,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, PhaseName, Role},
+    facts::{Certainty, PhaseName, Role},
     reason::{Analysis, Candidate},
 };
 

@@ -17,7 +17,7 @@ use fitgpt_fit::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    diagnosis::{Certainty, Domain, PhaseName},
+    facts::{Certainty, Domain, PhaseName},
     parse::Clue,
     reason::{Analysis, ConfigOrigin},
 };

@@ -13,7 +13,7 @@
 //! before Python starts, removes the limit; the machine may then swap or hang.
 
 use super::RuleMatch;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
+use crate::{cause::Cause, facts::Certainty, parse::Wording, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref()?;

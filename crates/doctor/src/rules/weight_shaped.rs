@@ -14,7 +14,7 @@
 //! `optimizer-temporaries`. If none of these applies, something else filled the card.
 
 use super::{RuleMatch, asked_for};
-use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
+use crate::{cause::Cause, facts::Role, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     asked_for(analysis, Role::Weight, |asked| Cause::WeightShaped { asked })

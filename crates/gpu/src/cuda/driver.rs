@@ -7,8 +7,6 @@ use std::fmt;
 
 use cubecl::{CompilationError, CubeKernel};
 
-use super::compile;
-
 /// An address in a device's memory.
 pub(crate) type Address = u64;
 
@@ -74,9 +72,7 @@ pub(crate) trait Driver: Sized + Send + fmt::Debug + 'static {
     fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), DriverFault>;
     fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), DriverFault>;
     /// The CUDA C++ of a kernel, to be loaded.
-    fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
-        compile::source(kernel)
-    }
+    fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError>;
     fn load(&mut self, source: &Source) -> Result<Self::Function, DriverFault>;
     /// # Safety
     ///

@@ -5,6 +5,7 @@
 
 use std::ffi::{CString, c_void};
 
+use cubecl::{CompilationError, CubeKernel};
 use cudarc::driver::{
     DriverError, result,
     sys::{self, CUdevice_attribute, CUfunction_attribute, is_culib_present},
@@ -12,12 +13,13 @@ use cudarc::driver::{
 use fitgpt_program::units::Bytes;
 
 use super::{
+    compile,
     driver::{Address, Card, Driver, DriverFault, Launch, Source},
     ptx::Ptx,
     stored::{ARCHITECTURE, WIDEST_HEAD},
 };
 use crate::{
-    device::{Adapter, AdapterKind, Api, GpuProperties, NVIDIA, ReportedMemory, Selector, whole},
+    adapter::{Adapter, AdapterKind, Api, GpuProperties, NVIDIA, ReportedMemory, Selector, whole},
     kernels::{math::SumOrder, product::ProductUnits},
 };
 
@@ -208,6 +210,10 @@ impl Driver for Library {
         unsafe { result::memcpy_dtoh_async(into, from, self.stream) }
             .map_err(|error| fault("cuMemcpyDtoHAsync", error))?;
         self.wait()
+    }
+
+    fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
+        compile::source(kernel)
     }
 
     fn load(&mut self, source: &Source) -> Result<Function, DriverFault> {

@@ -9,8 +9,8 @@
 //! ([`canonical`]).
 
 pub(crate) mod canonical;
-pub(crate) mod compile;
 pub(crate) mod driver;
+pub(crate) mod compile;
 mod server;
 pub(crate) mod stored;
 mod ptx;
@@ -28,7 +28,7 @@ pub(crate) use self::library::{Library, adapters, faults};
 pub(crate) use self::simulated::Simulated;
 use self::{driver::Driver, server::CudaServer};
 use crate::{
-    device::{Adapter, GpuProperties},
+    adapter::{Adapter, GpuProperties},
     kernels::{math::SumOrder, product::ProductUnits},
 };
 

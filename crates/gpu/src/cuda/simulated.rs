@@ -29,7 +29,7 @@ use super::{
     driver::{Address, Card, Driver, DriverFault, Launch, Source},
     server::CudaServer,
 };
-use crate::{GpuDevice, device::Selector};
+use crate::{GpuDevice, adapter::Selector};
 
 /// What watches the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

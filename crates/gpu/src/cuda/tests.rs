@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuProperties, GpuTarget,
-    device::{NVIDIA, Selector},
+    adapter::{NVIDIA, Selector},
     kernels::{math::SumOrder, product::ProductUnits},
 };
 

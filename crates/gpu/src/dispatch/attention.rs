@@ -141,6 +141,7 @@ impl AttentionSizes {
 }
 
 impl OpLaunch<'_> {
+    #[expect(clippy::too_many_lines, reason = "a table: the launches of every op")]
     pub(super) fn attention(&self) {
         match *self.op {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {

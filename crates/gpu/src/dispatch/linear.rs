@@ -43,6 +43,7 @@ pub(super) enum StoreMode {
 }
 
 impl OpLaunch<'_> {
+    #[expect(clippy::too_many_lines, reason = "a table: the launches of every op")]
     pub(super) fn linear(&self) {
         let (core, factors) = self.core();
         match *self.op {

@@ -7,7 +7,7 @@ use fitgpt_program::{Op, units::TensorId};
 
 use super::{OpLaunch, cubes, elements, launch, line, misplaced, optional};
 use crate::{
-    device::GpuProperties,
+    adapter::GpuProperties,
     kernels::{
         math::{SumOrder, UNITS},
         norm::{self, BLOCK_ROWS, RowTeam},

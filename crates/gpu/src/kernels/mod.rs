@@ -12,11 +12,13 @@
     reason = "`#[cube]` needs type parameters, owned arguments, `let` before a match and plain \
               operators"
 )]
+#![expect(clippy::too_many_lines, reason = "a kernel stays in one piece")]
 
 pub(crate) mod mask;
 pub(crate) mod elementwise;
 pub(crate) mod embed;
 pub(crate) mod math;
+pub(crate) mod grid;
 pub(crate) mod attention;
 pub(crate) mod cross_entropy;
 pub(crate) mod norm;

@@ -115,7 +115,7 @@ pub(crate) fn adamw(
     }
 }
 
-/// `out[0] = number`, with more arguments than any other kernel: see `arena::settle`.
+/// `out[0] = number`, with more arguments than any other kernel: see `pools::settle`.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn with_many_arguments(
     out: &mut [f32],

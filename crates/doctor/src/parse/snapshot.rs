@@ -9,10 +9,8 @@ use std::{cmp::Reverse, collections::HashMap, io::Read};
 use fitgpt_pickle::{Handle, Pickle, PickleError, PickleValue};
 use serde::Serialize;
 
-use crate::{
-    diagnosis::{AccountShare, ShareName},
-    parse::{Frame, Log, Message, PrintedSize},
-};
+use super::{Log, frames::Frame, message::Message, size::PrintedSize};
+use crate::facts::{AccountShare, ShareName};
 
 /// The contents of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
