@@ -70,7 +70,7 @@ pub use self::{
     load::{Checkpoint, Weights, describe, has_state, weights_dir},
     lock::Lock,
     manifest::Retention,
-    nanogpt::{NANOGPT_FILE, NanoGptRun, nanogpt_file},
+    nanogpt::{NanoGptRun, nanogpt_file},
     ownership::{FolderContents, inspect, is_exported, is_own_name},
     save::{
         Contents, Label, bytes_needed, bytes_present, copy_weights, save, save_weights,
@@ -86,9 +86,9 @@ pub const MODEL_FILE: &str = "model.safetensors";
 /// The model of the weights.
 pub const CONFIG_FILE: &str = "config.json";
 /// Everything else that a resume needs.
-pub const STATE_FILE: &str = "state.safetensors";
+pub(crate) const STATE_FILE: &str = "state.safetensors";
 /// Which run the folder belongs to, and checksums over the other three.
-pub const MANIFEST_FILE: &str = "manifest.json";
+pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 
 /// The log of the run, which the training loop writes.
 pub const LOG_FILE: &str = "events.jsonl";

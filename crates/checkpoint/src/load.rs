@@ -103,11 +103,6 @@ impl Weights {
         self.nanogpt.as_ref()
     }
 
-    /// The file that describes them: `config.json`, or nanoGPT's `ckpt.pt`.
-    pub fn described_in(&self) -> &Path {
-        &self.config_path
-    }
-
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
         let manifest = folder::manifest_on(disk, dir)?;
         let config_path = folder::locate_on(disk, dir, CONFIG_FILE)?;

@@ -18,7 +18,7 @@ mod rows;
 mod values;
 mod machine;
 
-pub use self::values::{Handle, Pickle, PickleObject, PickleValue, VALUES_PER_CONTAINER};
+pub use self::values::{Handle, Pickle, PickleObject, PickleValue};
 
 /// Why the input is not a plain pickle. Offsets are in bytes from the start.
 #[derive(Debug, thiserror::Error)]

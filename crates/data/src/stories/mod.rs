@@ -25,11 +25,11 @@ const STORIES: u64 = 7_000;
 const VAL_EVERY: u64 = 10;
 
 /// How many different characters the stories have.
-pub const VOCAB_SIZE: u32 = 59;
+pub(crate) const VOCAB_SIZE: u32 = 59;
 
 /// The text of the corpus, for training and for validation.
 #[derive(Debug)]
-pub struct Corpus {
+pub(crate) struct Corpus {
     /// Nine stories of ten.
     pub train: String,
     /// The tenth.
@@ -37,7 +37,7 @@ pub struct Corpus {
 }
 
 /// Generates every story, with a blank line after each.
-pub fn corpus() -> Corpus {
+pub(crate) fn corpus() -> Corpus {
     let plots = plot::plots();
     let mut corpus = Corpus { train: String::new(), val: String::new() };
     for story in 0..STORIES {

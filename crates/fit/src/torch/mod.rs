@@ -173,7 +173,7 @@ impl TorchOptions {
     /// Normalises the options that `phase` does not depend on, so that equal programs have equal
     /// options.
     #[must_use]
-    pub fn read_by(self, phase: TorchPhase) -> Self {
+    pub(crate) fn read_by(self, phase: TorchPhase) -> Self {
         let plain = Self::default();
         let mut read = self;
         if phase != TorchPhase::Train {
