@@ -279,7 +279,7 @@ impl<T: fmt::Display> fmt::Display for OneOf<'_, T> {
             match (index + 1).cmp(&self.0.len()) {
                 _ if index == 0 => {}
                 Ordering::Less => f.write_str(", ")?,
-                _ => f.write_str(" or ")?,
+                Ordering::Equal | Ordering::Greater => f.write_str(" or ")?,
             }
             write!(f, "`{item}`")?;
         }
