@@ -12,47 +12,93 @@ use std::{
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::FolderContents;
 use fitgpt_files::disk::{Disk, parent_of};
+use fitgpt_say::{Lang, Say};
 
 /// Why a path is not written to.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The command reads it.
-    #[error("`{}` is read by this command and is not replaced", path.display())]
     Input {
         /// The file or folder.
         path: PathBuf,
     },
     /// A device, a pipe, a socket, or a folder instead of a file.
-    #[error("`{}` is not a regular file and is not replaced", path.display())]
     NotAFile {
         /// What it is instead.
         path: PathBuf,
     },
     /// A file instead of a folder.
-    #[error("`{}` is not a folder", path.display())]
     NotAFolder {
         /// What it is instead.
         path: PathBuf,
     },
     /// A file of a training run.
-    #[error("`{}` belongs to a training run and is not replaced", path.display())]
     OfRun {
         /// The file.
         path: PathBuf,
     },
     /// A file or a folder of somebody else.
-    #[error("`{}` was not written by fitgpt and is not replaced", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
     /// It exists, and may be replaced only if asked to.
-    #[error("`{}` exists; `--overwrite` replaces it", path.display())]
     Exists {
         /// The file or folder.
         path: PathBuf,
     },
 }
+
+fitgpt_say::messages! {
+    input(path) {
+        en: "`{path}` is read by this command and is not replaced",
+        zh: "本命令正在读取 `{path}`，不会替换它",
+        ja: "`{path}` はこのコマンドが読み込むため、置き換えません",
+        de: "`{path}` wird von diesem Befehl gelesen und nicht ersetzt",
+    }
+    not_a_file(path) {
+        en: "`{path}` is not a regular file and is not replaced",
+        zh: "`{path}` 不是普通文件，不会被替换",
+        ja: "`{path}` は通常のファイルではないため、置き換えません",
+        de: "`{path}` ist keine gewöhnliche Datei und wird nicht ersetzt",
+    }
+    not_a_folder(path) {
+        en: "`{path}` is not a folder", zh: "`{path}` 不是文件夹", ja: "`{path}` はフォルダではありません", de: "`{path}` ist kein Ordner",
+    }
+    of_run(path) {
+        en: "`{path}` belongs to a training run and is not replaced",
+        zh: "`{path}` 属于一次训练，不会被替换",
+        ja: "`{path}` は学習の実行に属するため、置き換えません",
+        de: "`{path}` gehört zu einem Lauf und wird nicht ersetzt",
+    }
+    foreign(path) {
+        en: "`{path}` was not written by fitgpt and is not replaced",
+        zh: "`{path}` 不是 fitgpt 写的，不会被替换",
+        ja: "`{path}` は fitgpt が書いたものではないため、置き換えません",
+        de: "`{path}` wurde nicht von fitgpt geschrieben und wird nicht ersetzt",
+    }
+    exists(path) {
+        en: "`{path}` exists; `--overwrite` replaces it",
+        zh: "`{path}` 已存在；用 `--overwrite` 覆盖",
+        ja: "`{path}` は既に存在します。`--overwrite` で上書きできます",
+        de: "`{path}` gibt es schon; `--overwrite` ersetzt es",
+    }
+}
+
+impl Say for OutputError {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::Input { path } => input(lang, path.display()),
+            Self::NotAFile { path } => not_a_file(lang, path.display()),
+            Self::NotAFolder { path } => not_a_folder(lang, path.display()),
+            Self::OfRun { path } => of_run(lang, path.display()),
+            Self::Foreign { path } => foreign(lang, path.display()),
+            Self::Exists { path } => exists(lang, path.display()),
+        }
+    }
+}
+
+fitgpt_say::displays_english!(OutputError);
 
 /// Which existing files may be replaced.
 #[derive(Clone, Copy)]

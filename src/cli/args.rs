@@ -18,7 +18,7 @@ use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
 use crate::{
     output::{self, Replace},
     terminal,
-    words::{self, Lang, errors},
+    words::{self, Lang, Say as _, failure as sentences, lang},
 };
 
 /// Far more than any config, which has a few kilobytes.
@@ -300,8 +300,8 @@ pub(super) fn note_unknown(written: &Written) {
     for UnknownValue { key, place, reason } in written.unknown() {
         let Some(found) = Key::find(key).filter(|key| key.name == "out_dir") else { continue };
         let ConfigValue::Str(value) = written.get(key).unwrap_or(&found.default) else { continue };
-        let place = errors::config::place(place);
-        terminal::note(&words::train::not_known(place, key, errors::python::reason(reason), value));
+        let place = place.say(lang());
+        terminal::note(&words::train::not_known(place, key, reason.say(lang()), value));
     }
 }
 
@@ -372,13 +372,13 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     match os::read_text(path, MAX_CONFIG_BYTES) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            let not_utf8 = errors::io::not_utf8();
+            let not_utf8 = sentences::not_utf8();
             let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
             Err(Failure::unreadable(path, &error))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => built_in().ok_or_else(|| {
             let names: Vec<_> = presets().map(|(name, _)| name).collect();
-            let hint = errors::config::presets_are(names.join(", "));
+            let hint = sentences::presets_are(names.join(", "));
             Failure::unreadable(path, &error).hint(hint)
         }),
         Err(error) => Err(Failure::unreadable(path, &error)),

@@ -20,7 +20,7 @@ use fitgpt_fit::device;
 use super::{Failure, Outcome, OutputStyle, args, origin};
 use crate::{
     terminal,
-    words::{self, Lang, doctor as sentences, errors::Translate as _, names},
+    words::{self, Lang, Say as _, doctor as sentences, lang, names},
 };
 
 /// Examples, printed if there is no input.
@@ -146,7 +146,7 @@ pub(super) fn read(
     let whole = whole.take(limits.snapshot_bytes);
     let snapshot = Snapshot::read_within(whole, limits.containers).map_err(|error| {
         let why = match error {
-            SnapshotError::Pickle(error) => error.translate(),
+            SnapshotError::Pickle(error) => error.say(lang()),
             SnapshotError::NotASnapshot => sentences::not_a_snapshot(),
         };
         Failure::new("snapshot", sentences::bad_snapshot(path.display(), why))

@@ -9,12 +9,13 @@ use std::{
 };
 
 use fitgpt_checkpoint::{CheckpointError, events::EventError};
-use fitgpt_config::ConfigError;
+use fitgpt_config::{ConfigError, Location};
 use fitgpt_data::{DataError, tokenizer::TokenizerError};
 use fitgpt_exec::BackendError;
 use fitgpt_files::attempt::Attempt;
 use fitgpt_fit::device::DeviceError;
 use fitgpt_prepare::{PrepareError, hub::HubError};
+use fitgpt_say::Say;
 use serde_json::{Value, json};
 
 use super::devices::holders;
@@ -25,11 +26,7 @@ use crate::{
     patch::{Patch, PatchError},
     ranks::{self, LaunchError, Mismatch},
     run::{device::Unavailable, error::RunError, setup::SetupError},
-    words::{
-        devices,
-        errors::{self, Translate},
-        names, ranks as words,
-    },
+    words::{devices, failure as sentences, lang, names, ranks as words},
 };
 
 /// Something went wrong; exit code 2.
@@ -99,13 +96,13 @@ impl Failure {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
         let message = message.trim_start_matches("error: ");
-        let place = Some(errors::config::command_line());
+        let place = Some(Location::command_line().say(lang()));
         Self { place, ..Self::new("usage", message) }
     }
 
     /// A file that cannot be read.
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
-        let message = errors::io::failed(Attempt::Read, path, error);
+        let message = Attempt::Read.failed(lang(), path, error);
         let failure = Self::new("file", message).missing(path, error);
         Self { place: Some(path.display().to_string()), ..failure }
     }
@@ -114,7 +111,7 @@ impl Failure {
     fn missing(self, path: &Path, error: &io::Error) -> Self {
         match std::env::current_dir() {
             Ok(folder) if error.kind() == ErrorKind::NotFound && path.is_relative() => {
-                self.hint(errors::io::relative_to(folder.display()))
+                self.hint(sentences::relative_to(folder.display()))
             }
             _ => self,
         }
@@ -122,21 +119,21 @@ impl Failure {
 
     /// A signal stopped a command that saves nothing.
     pub fn stopped() -> Self {
-        Self::new("stopped", errors::run::stopped_early())
+        Self::new("stopped", sentences::stopped_early())
     }
 
     /// Signals cannot be handled.
     pub fn signals(error: &io::Error) -> Self {
-        Self::new("signals", errors::io::no_signals(error))
+        Self::new("signals", sentences::no_signals(error))
     }
 
-    fn of(kind: &'static str, error: &impl Translate) -> Self {
-        Self::new(kind, error.translate())
+    fn of(kind: &'static str, error: &impl Say) -> Self {
+        Self::new(kind, error.say(lang()))
     }
 
     /// A file that cannot be written.
     pub fn unwritable(path: &Path, error: &io::Error) -> Self {
-        let message = errors::io::failed(Attempt::Write, path, error);
+        let message = Attempt::Write.failed(lang(), path, error);
         Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
     }
 
@@ -169,7 +166,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        let place = Some(errors::config::place(error.place()));
+        let place = Some(error.place().say(lang()));
         Self { place, ..Self::of(error.kind(), &error) }
     }
 }
@@ -201,7 +198,7 @@ impl From<DeviceError> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        let hints = errors::data::hints(&error);
+        let hints = error.hints(lang());
         Self { hints, ..Self::of("data", &error) }
     }
 }
@@ -224,7 +221,7 @@ impl From<PrepareError> for Failure {
 
 impl From<HubError> for Failure {
     fn from(error: HubError) -> Self {
-        let hints = errors::hub::hint(&error).into_iter().collect();
+        let hints = error.hint(lang()).into_iter().collect();
         Self { hints, ..Self::of("hub", &error) }
     }
 }
@@ -245,7 +242,7 @@ impl From<OutputError> for Failure {
         let failure = Self::of("file", &error);
         match error {
             OutputError::Exists { .. } => failure,
-            _ => failure.hint(errors::output::another_path()),
+            _ => failure.hint(sentences::another_path()),
         }
     }
 }
@@ -255,12 +252,12 @@ impl From<PatchError> for Failure {
         match &error {
             PatchError::NotPython { .. } => Self::of("python", &error),
             PatchError::File { source, .. } if source.kind() == ErrorKind::NotFound => {
-                Self::of("file", &error).hint(errors::patch::which_folder())
+                Self::of("file", &error).hint(sentences::which_folder())
             }
             PatchError::File { .. } => Self::of("file", &error),
             PatchError::NoSuchPatch { .. } => {
                 let names: Vec<_> = Patch::ALL.iter().map(|patch| patch.name()).collect();
-                Self::of("usage", &error).hint(errors::patch::there_are(names.join(", ")))
+                Self::of("usage", &error).hint(sentences::there_are(names.join(", ")))
             }
         }
     }
@@ -270,7 +267,7 @@ impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
         let failure = Self::of("checkpoint", &error);
         match error {
-            CheckpointError::Missing { .. } => failure.hint(errors::checkpoint::train_first()),
+            CheckpointError::Missing { .. } => failure.hint(sentences::train_first()),
             _ => failure,
         }
     }
@@ -294,15 +291,15 @@ impl From<SetupError> for Failure {
 impl From<Unavailable> for Failure {
     fn from(error: Unavailable) -> Self {
         let hint = match &error {
-            Unavailable::NotInThisBuild { .. } => errors::run::build_with_gpu(),
-            Unavailable::NoType { .. } => errors::run::another_type(),
-            Unavailable::UnknownMemory { .. } => errors::run::name_a_budget(),
+            Unavailable::NotInThisBuild { .. } => sentences::build_with_gpu(),
+            Unavailable::NoType { .. } => sentences::another_type(),
+            Unavailable::UnknownMemory { .. } => sentences::name_a_budget(),
             Unavailable::NoSuchDevice { software: Some(device), .. } => {
-                errors::run::run_in_software(device)
+                sentences::run_in_software(device)
             }
             Unavailable::NoSuchDevice { .. }
             | Unavailable::Unsuitable { .. }
-            | Unavailable::Backend(_) => errors::run::run_on_cpu(),
+            | Unavailable::Backend(_) => sentences::run_on_cpu(),
         };
         let failure = Self::of("device", &error);
         // On a full card, not even the driver's context can be allocated.
@@ -322,11 +319,11 @@ impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
         match error {
             BackendError::Device(_) => {
-                Self::of("device", &error).hint(errors::run::resume_elsewhere())
+                Self::of("device", &error).hint(sentences::resume_elsewhere())
             }
             BackendError::Memory(ref refused) => Self::of("memory", &error)
                 .with_holders_of(&refused.device)
-                .hint(errors::run::run_on_cpu()),
+                .hint(sentences::run_on_cpu()),
             BackendError::Refused(_) | BackendError::Threads { .. } => Self::of("memory", &error),
         }
     }
@@ -340,10 +337,10 @@ impl From<RunError> for Failure {
             RunError::Event(error) => error.into(),
             RunError::Backend(error) => error.into(),
             RunError::Diverged { .. } | RunError::NotFinite { .. } => {
-                Self::of("diverged", &error).hint(errors::run::keep_finite())
+                Self::of("diverged", &error).hint(sentences::keep_finite())
             }
             RunError::FolderLost { ref saved_in, .. } => {
-                Self::of("checkpoint", &error).hint(errors::run::resume_there(saved_in.display()))
+                Self::of("checkpoint", &error).hint(sentences::resume_there(saved_in.display()))
             }
             RunError::FolderLostUnsaved { .. } => Self::of("checkpoint", &error),
             RunError::Folder { .. } => Self::of("file", &error),

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     output::{self, Replace},
     terminal,
-    words::{columns, errors::io, fit as messages, hints, left, localized, names, right},
+    words::{columns, fit as messages, hints, lang, left, localized, names, right},
 };
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
@@ -117,7 +117,7 @@ pub(super) fn json(found: &Fit, lines: &OptionCommands<'_>, text: &str) -> Value
 /// Writes the recommended option, or reports why nothing is written.
 fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
     let Some(text) = text else { return Ok(messages::not_written(path.display())) };
-    let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
+    let failed = |error| Failure::new("file", Attempt::Write.failed(lang(), path, error));
     output::write_file(path, text).map_err(failed)?;
     Ok(messages::written_to(path.display()))
 }

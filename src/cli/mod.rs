@@ -79,7 +79,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
     // JSON is English in every locale, including the messages in it.
-    words::set_lang(if wants_json { Lang::English } else { Lang::of_locale() });
+    words::set_lang(if wants_json { Lang::English } else { words::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(mut error) if error.use_stderr() => {

@@ -7,7 +7,7 @@ use fitgpt_config::{ConfigValue, InitFrom, Key, Written};
 use super::Failure;
 use crate::{
     run::pretrained::{self, MissingWeights, UnknownModel},
-    words::{errors::Translate as _, train as words},
+    words::{Say as _, lang, train as words},
 };
 
 /// `written` with the keys of the weights that it starts from, if it names any. As in nanoGPT, the
@@ -34,7 +34,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
     let block = block.min(described.positions);
     described
         .check_window(block)
-        .map_err(|error| Failure::new("init-from", words::unsupported(&name, error.translate())))?;
+        .map_err(|error| Failure::new("init-from", words::unsupported(&name, error.say(lang()))))?;
     let block = [("block_size", block.into())];
     let source = format!("the weights in {place_of_weights}");
     written.merge(Written::from_pairs(&source, described.pairs().chain(block))?);
@@ -61,7 +61,7 @@ fn failure(name: &str, unknown: UnknownModel) -> Failure {
         UnknownModel::Missing(not_here) => missing(name, &not_here),
         UnknownModel::Folder(error) => error.into(),
         UnknownModel::Published(error) => {
-            Failure::new("init-from", words::unsupported(name, error.translate()))
+            Failure::new("init-from", words::unsupported(name, error.say(lang())))
         }
     }
 }

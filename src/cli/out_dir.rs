@@ -14,7 +14,7 @@ use crate::{
     output,
     run::train::new_run_id,
     terminal,
-    words::{errors::Translate as _, train as words},
+    words::{Say as _, lang, train as words},
 };
 
 /// What to do with a run that is already in the folder.
@@ -87,7 +87,7 @@ impl Drop for BegunRun {
             Ok(true) => terminal::note(&words::put_back(folder.display())),
             Ok(false) => {}
             // The next run in the folder tries again.
-            Err(error) => terminal::note(&self.held.named(error).translate()),
+            Err(error) => terminal::note(&self.held.named(error).say(lang())),
         }
     }
 }

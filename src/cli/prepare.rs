@@ -21,7 +21,7 @@ use super::{Failure, Outcome, OutputStyle, named, plan};
 use crate::{
     run::stop::StopFlag,
     terminal,
-    words::{errors::Translate as _, hub as hub_words, prepare as words},
+    words::{Say as _, hub as hub_words, lang, prepare as words},
 };
 
 /// How often the progress line is updated.
@@ -167,7 +167,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     }
     // What was written is kept: the same command continues from there.
     if let Err(error @ PrepareError::Paused) = &made {
-        terminal::note(&error.translate());
+        terminal::note(&error.say(lang()));
         return Ok(Outcome::Stopped);
     }
     let summary = made?;

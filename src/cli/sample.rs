@@ -24,7 +24,7 @@ use crate::{
         train::Samples,
     },
     terminal,
-    words::{self, errors::Translate as _, names, sample as text},
+    words::{self, Say as _, lang, names, sample as text},
 };
 
 /// Far more than any model's context.
@@ -233,7 +233,7 @@ fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Confi
     weights
         .description()
         .check_window(block)
-        .map_err(|error| Failure::new("checkpoint", error.translate()))?;
+        .map_err(|error| Failure::new("checkpoint", error.say(lang())))?;
     let changes = [("block_size", block.into()), ("eval_block_size", 0_u32.into())];
     Ok(config.with("the checkpoint", weights.description().pairs().chain(changes))?)
 }

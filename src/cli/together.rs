@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fitgpt_config::{Config, ConfigValue, LaneSplit, Written, divisors};
+use fitgpt_config::{Config, ConfigError, ConfigValue, LaneSplit, Location, Written, divisors};
 use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_files::os;
 use fitgpt_model::report::DeviceMemory;
@@ -17,7 +17,7 @@ use crate::{
         device::{Runner, device_in_turn},
         setup,
     },
-    words::{errors, ranks as words},
+    words::{Say as _, lang, ranks as words},
 };
 
 /// Waits until all ranks have reached this point. If any of them failed, all return an error, and
@@ -83,8 +83,10 @@ pub(super) fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure>
     let accumulation = config.gradient_accumulation_steps();
     let lanes = config.lanes();
     if lanes != 0 && !accumulation.is_multiple_of(lanes) {
-        let works = LaneSplit::near(config.batch_size(), accumulation, lanes).arguments();
-        return Err(Failure::new("lanes", errors::config::lanes(accumulation, lanes, works)));
+        let works = LaneSplit::near(config.batch_size(), accumulation, lanes);
+        let place = Location::default_value();
+        let error = ConfigError::LanesDoNotDivide { lanes, accumulation, works, place };
+        return Err(Failure::new("lanes", error.say(lang())));
     }
     if lanes == 0 && !accumulation.is_multiple_of(count) {
         let works = LaneSplit::near(config.batch_size(), accumulation, count);

@@ -41,10 +41,7 @@ use crate::{
         trainer::Trainer,
     },
     serve, terminal,
-    words::{
-        errors::{Translate as _, io},
-        names, ranks as ranks_words, serve as serve_words, train as words,
-    },
+    words::{Say as _, lang, names, ranks as ranks_words, serve as serve_words, train as words},
 };
 
 #[cfg(all(test, not(feature = "mpi")))]
@@ -223,7 +220,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     // If two runs start at the same time, one must give up before the system kills either.
     let is_taken = matches!(&made, Err(BackendError::Refused(ArenaRefused::Taken { .. })));
     if let (Err(error), true) = (&made, is_taken) {
-        no(error.translate(), style);
+        no(error.say(lang()), style);
     }
     if first_no(ranks, !is_taken).is_some() {
         return Ok(Outcome::No);
@@ -236,7 +233,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     let is_left = !runner.is_host() || left >= least_left;
     if !is_left {
         let taken = ArenaRefused::Taken { asked: needed, left };
-        no(BackendError::Refused(taken).translate(), style);
+        no(BackendError::Refused(taken).say(lang()), style);
     }
     if first_no(ranks, is_left).is_some() {
         return Ok(Outcome::No);
@@ -568,7 +565,7 @@ fn refuse(
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("file", io::failed(Attempt::Write, path, error))
+    Failure::new("file", Attempt::Write.failed(lang(), path, error))
 }
 
 /// Draws the losses in the log, which has all steps of a resumed run.

@@ -8,6 +8,7 @@ mod folder;
 pub mod gguf;
 mod names;
 mod nanogpt;
+mod words;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -38,17 +39,14 @@ use crate::output::{self, OutputError, Replace};
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The weights cannot be read.
-    #[error("{source}")]
     Checkpoint {
         /// Why.
         #[from]
         source: CheckpointError,
     },
     /// The path must not be written to.
-    #[error(transparent)]
     Output(#[from] OutputError),
     /// The operating system refused.
-    #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried.
         action: Attempt,
@@ -58,7 +56,6 @@ pub enum ExportError {
         source: io::Error,
     },
     /// A tokenizer that GGUF cannot express.
-    #[error("GGUF cannot express the tokenizer of `{folder}`: {kind}")]
     NoTokenizer {
         /// Which folder.
         folder: PathBuf,
@@ -66,24 +63,18 @@ pub enum ExportError {
         kind: TokenizerGap,
     },
     /// nanoGPT's model is a GPT-2.
-    #[error("nanoGPT has no model of the family `{family}`")]
     Family {
         /// The model's.
         family: Family,
     },
     /// nanoGPT's optimizer is AdamW.
-    #[error("nanoGPT cannot hold the state of the optimizer `{name}`")]
     Optimizer {
         /// The run's.
         name: &'static str,
     },
     /// The config of the checkpoint does not resolve.
-    #[error(transparent)]
     Config(#[from] ConfigError),
     /// Rotary positions that llama.cpp supports for Llama alone.
-    #[error(
-        "GGUF supports `rope_scaling` of type `llama3` only for the families `llama` and `mistral`"
-    )]
     RopeScaling,
 }
 
@@ -94,18 +85,13 @@ impl From<DiskError> for ExportError {
 }
 
 /// Why GGUF cannot express a tokenizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenizerGap {
     /// Characters of several bytes.
-    #[error("its characters are not all ASCII")]
     Characters,
     /// A `tokenizer.json` whose rules have no name in llama.cpp.
-    #[error(
-        "its `tokenizer.json` is not byte-level BPE with the rules of GPT-2, Llama 3, Qwen 2 or SmolLM"
-    )]
     Json,
     /// More tokens than the model has.
-    #[error("it has more tokens than the model")]
     TooLarge,
 }
 

@@ -14,6 +14,7 @@ mod python;
 mod edit;
 mod changes;
 mod pattern;
+mod words;
 #[cfg(test)]
 mod tests;
 
@@ -112,7 +113,6 @@ pub struct Patched {
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
     /// The text does not split into statements.
-    #[error("`{file}` cannot be read as Python: line {line} has {what}")]
     NotPython {
         /// Which file.
         file: File,
@@ -122,13 +122,11 @@ pub enum PatchError {
         what: SyntaxFault,
     },
     /// No patch has this name.
-    #[error("there is no patch `{name}`")]
     NoSuchPatch {
         /// What was asked for.
         name: String,
     },
     /// A file cannot be read or written.
-    #[error("cannot {doing} `{}`: {source}", path.display())]
     File {
         /// Read, back up or write.
         doing: Attempt,

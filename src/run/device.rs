@@ -32,13 +32,11 @@ use crate::{budget::HOST_OVERHEAD, cards::NvidiaDriver, host, run::setup::thread
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// GPUs are an optional part of the program.
-    #[error("this build runs on the CPU only, but the config asks for `device = '{device}'`")]
     NotInThisBuild {
         /// As written.
         device: DeviceChoice,
     },
     /// No device of this machine is the one that was asked for.
-    #[error("`device = '{device}'` is not available; found: {}", list(found))]
     NoSuchDevice {
         /// As written.
         device: DeviceChoice,
@@ -48,7 +46,6 @@ pub enum Unavailable {
         software: Option<String>,
     },
     /// The device does not support a type.
-    #[error("`{device}` does not support {}", dtype.name())]
     NoType {
         /// As its driver calls it.
         device: String,
@@ -56,7 +53,6 @@ pub enum Unavailable {
         dtype: Precision,
     },
     /// Its kernels cannot run this model.
-    #[error("`{device}` cannot run this model: {why}")]
     Unsuitable {
         /// As its driver calls it.
         device: String,
@@ -64,13 +60,11 @@ pub enum Unavailable {
         why: String,
     },
     /// The driver does not report how much memory there is.
-    #[error("the driver of `{device}` does not report how much memory it has")]
     UnknownMemory {
         /// As its driver calls it.
         device: String,
     },
     /// The device could not be opened.
-    #[error(transparent)]
     Backend(#[from] BackendError),
 }
 

@@ -10,19 +10,14 @@ use fitgpt_exec::BackendError;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The data.
-    #[error(transparent)]
     Data(#[from] DataError),
     /// A checkpoint.
-    #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The log of events.
-    #[error(transparent)]
     Event(#[from] EventError),
     /// The device.
-    #[error(transparent)]
     Backend(#[from] BackendError),
     /// The loss or its gradient is no longer finite.
-    #[error("step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; {}", last_checkpoint(*saved))]
     Diverged {
         /// Which step.
         step: u64,
@@ -34,7 +29,6 @@ pub enum RunError {
         saved: Option<u64>,
     },
     /// A weight or an optimizer state is infinite or not a number.
-    #[error("`{tensor}` is not finite, so it is not saved; {}", last_checkpoint(*saved))]
     NotFinite {
         /// Our name for the tensor.
         tensor: String,
@@ -42,10 +36,6 @@ pub enum RunError {
         saved: Option<u64>,
     },
     /// The folder was moved, deleted or replaced; the state is saved next to it.
-    #[error(
-        "`{}` is no longer the folder of this run: it was moved, deleted or replaced; step {step} is saved in `{}`",
-        path.display(), saved_in.display()
-    )]
     FolderLost {
         /// The folder.
         path: PathBuf,
@@ -55,10 +45,6 @@ pub enum RunError {
         saved_in: PathBuf,
     },
     /// The same, but the state could not be saved.
-    #[error(
-        "`{}` is no longer the folder of this run: it was moved, deleted or replaced; the state was not saved: {source}",
-        path.display()
-    )]
     FolderLostUnsaved {
         /// The folder.
         path: PathBuf,
@@ -66,7 +52,6 @@ pub enum RunError {
         source: Box<RunError>,
     },
     /// The folder cannot be created.
-    #[error("cannot make the folder `{}`: {source}", path.display())]
     Folder {
         /// Which.
         path: PathBuf,
@@ -84,10 +69,4 @@ impl RunError {
                 | Self::Event(EventError::Folder(CheckpointError::FolderLost { .. }))
         )
     }
-}
-
-/// The part of a message about the last checkpoint.
-fn last_checkpoint(saved: Option<u64>) -> String {
-    let of_step = |step| format!("the last checkpoint is from step {step}");
-    saved.map_or_else(|| "there is no checkpoint yet".to_owned(), of_step)
 }

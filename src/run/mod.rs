@@ -20,3 +20,4 @@ pub mod time;
 pub mod trainer;
 pub mod card;
 pub mod train;
+mod words;

@@ -32,10 +32,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The device.
-    #[error(transparent)]
     Device(#[from] Unavailable),
     /// No plan was made.
-    #[error(transparent)]
     Plan(#[from] PlanError),
 }
 

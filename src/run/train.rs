@@ -31,7 +31,7 @@ use super::{
     stop::StopFlag,
     trainer::{Estimate, Evaluated, RunPosition, Trainer},
 };
-use crate::words::{errors::Translate as _, train as words};
+use crate::words::{Say as _, lang, train as words};
 
 /// What a checkpoint stores in addition to its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -414,7 +414,7 @@ impl Run<'_> {
         self.events.write(&Event::Checkpoint { step, save_id, path })?;
         if let Err(error) = self.write_card() {
             // A failure here must not end the run: the checkpoint is saved.
-            self.progress.note(&error.translate());
+            self.progress.note(&error.say(lang()));
         }
         Ok(())
     }

@@ -108,7 +108,6 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The operating system reported an error.
-    #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// A verb: `write`, `rename`.
         action: Attempt,
@@ -118,10 +117,8 @@ pub enum EventError {
         source: io::Error,
     },
     /// The folder of the log was moved, deleted or replaced.
-    #[error(transparent)]
     Folder(CheckpointError),
     /// The event has no JSON form.
-    #[error("an event cannot be written to `{}`: {source}", path.display())]
     Json {
         /// The log.
         path: PathBuf,

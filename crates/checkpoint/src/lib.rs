@@ -54,6 +54,7 @@ mod save;
 mod event;
 mod tensorboard;
 pub mod events;
+mod words;
 
 #[cfg(test)]
 mod tests;

@@ -317,5 +317,5 @@ impl TensorReader<'_> {
 /// Passes bytes to the backend.
 fn give(piece: TensorPiece<'_>, bytes: &[u8], sink: &mut dyn TensorSink) -> Result<()> {
     sink.write(piece, bytes)
-        .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
+        .map_err(|why| CheckpointError::Store { tensor: piece.entry.name(), why })
 }

@@ -2,6 +2,7 @@
 
 use fitgpt_model::{Model, Naming, Parameter, naming, optimizer::Optimizer};
 use fitgpt_program::units::DType;
+use fitgpt_say::{Lang, Say, SayError};
 
 /// A tensor of a run: a parameter, or one of its optimizer states.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,7 +92,20 @@ pub struct TensorPiece<'a> {
 }
 
 /// Why a backend cannot read or write values.
-pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
+#[derive(Debug)]
+pub struct StoreError(Box<dyn SayError>);
+
+impl<E: SayError> From<E> for StoreError {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl Say for StoreError {
+    fn say(&self, lang: Lang) -> String {
+        self.0.say(lang)
+    }
+}
 
 /// The source of a save's values, as bytes in memory.
 pub trait TensorSource {

@@ -250,7 +250,7 @@ impl TensorWriter {
 fn take(piece: TensorPiece<'_>, out: &mut [u8], source: &mut dyn TensorSource) -> Result<()> {
     source
         .read(piece, out)
-        .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
+        .map_err(|why| CheckpointError::Store { tensor: piece.entry.name(), why })
 }
 
 /// Refuses bytes of `entry`, as in memory, that contain an infinity or NaN.

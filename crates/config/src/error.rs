@@ -1,6 +1,6 @@
 //! Config errors: the facts, and the location of the refused value.
 
-use std::{cmp::Ordering, fmt};
+use std::fmt;
 
 use serde::Serialize;
 use thiserror::Error;
@@ -53,7 +53,6 @@ impl fmt::Display for Location {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
     /// A config file, or an override's expression, is not in the supported subset of Python.
-    #[error("{place}: {reason}")]
     Python {
         /// Where in the text.
         place: Location,
@@ -61,7 +60,6 @@ pub enum ConfigError {
         reason: Reason,
     },
     /// No key has this name, and nothing in the file uses it.
-    #[error("{place}: unknown key `{key}`{}", Nearest(*.nearest))]
     UnknownKey {
         /// As written.
         key: String,
@@ -71,7 +69,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// The key takes another kind of value.
-    #[error("{place}: `{key}` takes {expected}, not `{value}`")]
     WrongKind {
         /// The key.
         key: &'static str,
@@ -83,7 +80,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// The kind is right, the value is out of range.
-    #[error("{place}: `{key}` must be {range}, not `{value}`")]
     OutOfRange {
         /// The key.
         key: &'static str,
@@ -95,7 +91,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// The value is not one of the key's choices.
-    #[error("{place}: `{key}` must be {}, not `{value}`", OneOf(.choices))]
     NotAChoice {
         /// The key.
         key: &'static str,
@@ -107,7 +102,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// A memory size that is not a number with a unit.
-    #[error("{place}: `{key}` must be a size such as `12GB` or `11.5GiB`, not `{value}`")]
     NotASize {
         /// The key.
         key: &'static str,
@@ -117,11 +111,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// `n_head` does not divide `n_embd`.
-    #[error(
-        "{place}: `n_embd` {n_embd} is not a multiple of `n_head` {n_head}: \
-         `n_head` could be {}, or `n_embd` {}",
-        OneOf(.heads), OneOf(.widths)
-    )]
     HeadsDoNotDivide {
         /// Channels.
         n_embd: u32,
@@ -135,7 +124,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// The family has no such key.
-    #[error("{place}: `{key}` has no effect on family `{family}`")]
     NotOfFamily {
         /// The key.
         key: &'static str,
@@ -145,7 +133,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// The optimizer has no such key.
-    #[error("{place}: `{key}` has no effect on optimizer `{optimizer}`")]
     NotOfOptimizer {
         /// The key.
         key: &'static str,
@@ -155,7 +142,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// Sizes that break a rule of the family.
-    #[error("{place}: {rule}")]
     BreaksFamilyRule {
         /// Which rule, and the sizes.
         rule: FamilyRule,
@@ -163,7 +149,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// An evaluation would need more positions than the model has.
-    #[error("{place}: `eval_block_size` {eval_block_size} exceeds `block_size` {block_size}")]
     EvalBlockTooLong {
         /// Tokens of an evaluated sequence.
         eval_block_size: u32,
@@ -173,9 +158,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// The micro-batches of a step cannot be divided among the lanes.
-    #[error(
-        "{place}: `gradient_accumulation_steps` {accumulation} is not a multiple of `lanes` {lanes}; {works}"
-    )]
     LanesDoNotDivide {
         /// Parts of a step.
         lanes: u32,
@@ -187,7 +169,6 @@ pub enum ConfigError {
         place: Location,
     },
     /// Each size is in range, but their product overflows 64 bits.
-    #[error("{place}: {} overflows 64 bits", ProductText(.product))]
     TooLarge {
         /// The factors, as keys and numbers.
         product: Vec<&'static str>,
@@ -196,11 +177,10 @@ pub enum ConfigError {
     },
 }
 
-/// A rule between sizes of a family. Displays as the violation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+/// A rule between sizes of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyRule {
     /// `n_kv_head` does not divide `n_head`.
-    #[error("`n_kv_head` {n_kv_head} does not divide `n_head` {n_head}")]
     KeyValueHeads {
         /// Query heads.
         n_head: u32,
@@ -208,7 +188,6 @@ pub enum FamilyRule {
         n_kv_head: u32,
     },
     /// Rotary positions rotate pairs of channels.
-    #[error("`head_dim` {head_dim} is odd: rotary positions rotate pairs of channels")]
     OddHead {
         /// Channels of a head.
         head_dim: u32,
@@ -252,49 +231,5 @@ impl ConfigError {
             | Self::LanesDoNotDivide { place, .. }
             | Self::TooLarge { place, .. } => place,
         }
-    }
-
-    /// The message without the location, for callers that print the location separately.
-    pub fn message(&self) -> String {
-        let text = self.to_string();
-        let prefix = format!("{}: ", self.place());
-        text.strip_prefix(&prefix).map(str::to_owned).unwrap_or(text)
-    }
-}
-
-struct Nearest(Option<&'static str>);
-
-impl fmt::Display for Nearest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |key| write!(f, "; the nearest is `{key}`"))
-    }
-}
-
-/// `a`, `b` or `c`.
-struct OneOf<'a, T>(&'a [T]);
-
-impl<T: fmt::Display> fmt::Display for OneOf<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, item) in self.0.iter().enumerate() {
-            match (index + 1).cmp(&self.0.len()) {
-                _ if index == 0 => {}
-                Ordering::Less => f.write_str(", ")?,
-                Ordering::Equal | Ordering::Greater => f.write_str(" or ")?,
-            }
-            write!(f, "`{item}`")?;
-        }
-        Ok(())
-    }
-}
-
-struct ProductText<'a>(&'a [&'static str]);
-
-impl fmt::Display for ProductText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, factor) in self.0.iter().enumerate() {
-            let times = if index == 0 { "" } else { " × " };
-            write!(f, "{times}`{factor}`")?;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! What a key of a config is: its name, what it takes, its default and its range.
 
-use std::fmt;
-
 use super::value::ConfigValue;
 
 /// One key.
@@ -34,7 +32,7 @@ pub enum KeyGroup {
     Sampling,
 }
 
-/// The kind of value a key takes. Displays as a noun.
+/// The kind of value a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// A whole number.
@@ -57,21 +55,7 @@ pub enum ValueKind {
     Size,
 }
 
-impl fmt::Display for ValueKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Int => "an int",
-            Self::Float => "a float",
-            Self::Bool => "True or False",
-            Self::Text | Self::Choice(_) | Self::Device(_) => "a string",
-            Self::ChoiceOrNone(_) => "a string or None",
-            Self::BoolOr(_) => "True, False or a string",
-            Self::Size => "a string or a number of bytes",
-        })
-    }
-}
-
-/// The allowed values of a key. Displays as what the value must be.
+/// The allowed values of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueRange {
     /// Any value.
@@ -106,20 +90,6 @@ impl ValueRange {
             (Self::Share, ConfigValue::Float(value)) => *value > 0.0 && *value <= 1.0,
             (Self::NotEmpty, ConfigValue::Str(value)) => !value.trim().is_empty(),
             (range, _) => range == Self::Any,
-        }
-    }
-}
-
-impl fmt::Display for ValueRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("anything"),
-            Self::Whole { min, max } => write!(f, "from {min} to {max}"),
-            Self::NotNegative => f.write_str("finite and 0 or more"),
-            Self::Positive => f.write_str("finite and above 0"),
-            Self::BelowOne => f.write_str("at least 0 and below 1"),
-            Self::Share => f.write_str("above 0 and at most 1"),
-            Self::NotEmpty => f.write_str("a non-empty string"),
         }
     }
 }

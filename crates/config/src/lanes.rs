@@ -1,12 +1,9 @@
 //! How the micro-batches of a step can be divided among lanes.
 
-use std::fmt;
-
 /// No real step has more sequences, and the divisors of larger numbers take long to find.
 const MOST_SEARCHED: u64 = 1 << 40;
 
-/// Keys with which the micro-batches of a step can be divided among lanes. Displays as arguments
-/// and the word `works`.
+/// Keys with which the micro-batches of a step can be divided among lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneSplit {
     /// The same step in different micro-batches.
@@ -46,12 +43,6 @@ impl LaneSplit {
             }
             Self::Lanes(lanes) => format!("--lanes={lanes}"),
         }
-    }
-}
-
-impl fmt::Display for LaneSplit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` works", self.arguments())
     }
 }
 

@@ -23,6 +23,7 @@ mod setting;
 mod keys;
 mod python;
 mod error;
+mod words;
 mod rewrite;
 mod written;
 mod resolved;

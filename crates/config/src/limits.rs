@@ -76,6 +76,8 @@ impl SizeLimit {
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_say::{Lang, Say as _};
+
     use super::*;
     use crate::{Key, Written};
 
@@ -118,7 +120,10 @@ mod tests {
             let mut written = Written::new();
             written.set(key, value).unwrap();
             let error = written.resolve().unwrap_err();
-            assert_eq!((error.kind(), error.message().as_str()), ("out-of-range", message));
+            assert_eq!(
+                (error.kind(), error.say(Lang::English).as_str()),
+                ("out-of-range", message)
+            );
         }
     }
 }

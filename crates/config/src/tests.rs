@@ -1,6 +1,7 @@
 //! Configuration as callers use it: nanoGPT's presets, overrides, rules, round trips.
 
 use fitgpt_program::Gelu;
+use fitgpt_say::{Lang, Say as _};
 use proptest::prelude::*;
 
 use super::*;
@@ -187,7 +188,10 @@ fn a_name_that_is_not_a_key_needs_a_later_use() {
     for text in ["batchsize = 8", "n_layer = 2\nbatchsize = 8", "batchsize = 8\nbatchsize += 1"] {
         let error = read(text).unwrap_err();
         assert_eq!(error.kind(), "unknown-key");
-        assert_eq!(error.message(), "unknown key `batchsize`; the nearest is `batch_size`");
+        assert_eq!(
+            error.say(Lang::English),
+            "unknown key `batchsize`; the nearest is `batch_size`"
+        );
     }
     // A use before the assignment does not count.
     assert_eq!(read("n_layer = x\nx = 2").unwrap_err().kind(), "unknown-name");
@@ -393,7 +397,11 @@ fn an_error_names_the_key_its_value_and_what_is_allowed() {
     ];
     for (key, text, kind, message) in table {
         let error = overridden(&[(key, text)]).unwrap_err();
-        assert_eq!((error.kind(), error.message().as_str()), (kind, message), "{key}={text}");
+        assert_eq!(
+            (error.kind(), error.say(Lang::English).as_str()),
+            (kind, message),
+            "{key}={text}"
+        );
         // An arithmetic error does not name the key, so the location does.
         let is_arithmetic = matches!(error, ConfigError::Python { .. });
         let place =
@@ -436,7 +444,7 @@ fn an_error_about_heads_lists_the_nearest_that_divide() {
     };
     assert_eq!(error, expected);
     assert_eq!(
-        error.message(),
+        error.say(Lang::English),
         "`n_embd` 512 is not a multiple of `n_head` 12: \
          `n_head` could be `4`, `8`, `16` or `32`, or `n_embd` `504` or `516`"
     );
@@ -451,7 +459,7 @@ fn sizes_whose_product_overflows_are_refused() {
     let error = overridden(&[("batch_size", "2**20"), ("block_size", "2**24")]).unwrap_err();
     assert_eq!(error.kind(), "too-large");
     assert_eq!(
-        error.message(),
+        error.say(Lang::English),
         "`gradient_accumulation_steps` × `batch_size` × `block_size` × `max_iters` overflows 64 bits"
     );
     let wide = overridden(&[
@@ -565,7 +573,7 @@ proptest! {
                 again.read_python("again.py", &config.to_python(), &FACTS).unwrap();
                 prop_assert_eq!(&again.resolve().unwrap(), &config);
             }
-            Err(error) => prop_assert!(!error.message().is_empty()),
+            Err(error) => prop_assert!(!error.say(Lang::English).is_empty()),
         }
     }
 

@@ -9,11 +9,6 @@ use fitgpt_pickle::PickleError;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// No folder by that name or path.
-    #[error(
-        "there is no dataset `{dataset}`: no folder `{}`; make it with `{}`",
-        paths(looked_at),
-        super::prepare_line(dataset)
-    )]
     NoDataset {
         /// As the config names it.
         dataset: String,
@@ -21,19 +16,16 @@ pub enum DataError {
         looked_at: Vec<PathBuf>,
     },
     /// A required file does not exist.
-    #[error("`{path}` does not exist")]
     Missing {
         /// Which file.
         path: PathBuf,
     },
     /// A folder, a pipe, a device.
-    #[error("`{path}` is not a file")]
     NotAFile {
         /// What was opened.
         path: PathBuf,
     },
     /// The operating system reported an error.
-    #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried: `read`, `write`, …
         action: Attempt,
@@ -43,13 +35,11 @@ pub enum DataError {
         source: io::Error,
     },
     /// A token file of zero tokens.
-    #[error("`{path}` holds no tokens")]
     Empty {
         /// Which file.
         path: PathBuf,
     },
     /// The file ends inside a token.
-    #[error("`{path}` ends inside a token: its {bytes} bytes are not a multiple of {width}")]
     OddLength {
         /// Which file.
         path: PathBuf,
@@ -59,7 +49,6 @@ pub enum DataError {
         width: u64,
     },
     /// The header of a shard announces a different number of tokens than the file has.
-    #[error("the header of `{path}` announces {announced} tokens, the file holds {held}")]
     WrongCount {
         /// Which file.
         path: PathBuf,
@@ -69,7 +58,6 @@ pub enum DataError {
         held: u64,
     },
     /// A shard that ends inside its header.
-    #[error("`{path}` ends inside its header of 1024 bytes, after {bytes}")]
     HeaderCut {
         /// Which file.
         path: PathBuf,
@@ -77,9 +65,6 @@ pub enum DataError {
         bytes: u64,
     },
     /// A shard of another version.
-    #[error(
-        "`{path}` is a shard with magic number {magic}, version {version}; only 20240520 version 1 (16-bit tokens) and 20240801 version 7 (32-bit) are supported"
-    )]
     ShardVersion {
         /// Which file.
         path: PathBuf,
@@ -89,7 +74,6 @@ pub enum DataError {
         version: i32,
     },
     /// The file is shorter than one sequence and its target.
-    #[error("`{path}` holds {tokens} tokens, a sequence of `block_size` {block_size} needs {}", block_size + 1)]
     TooShort {
         /// Which file.
         path: PathBuf,
@@ -99,9 +83,6 @@ pub enum DataError {
         block_size: usize,
     },
     /// A token that is not in the vocabulary.
-    #[error(
-        "token {token} at position {position} of `{path}` is outside the vocabulary of {vocab_size}"
-    )]
     OutsideVocabulary {
         /// Which file.
         path: PathBuf,
@@ -113,7 +94,6 @@ pub enum DataError {
         vocab_size: u32,
     },
     /// The file was truncated after it was opened.
-    #[error("`{path}` had {tokens} tokens when it was opened and now ends before token {end}")]
     Shrank {
         /// Which file.
         path: PathBuf,
@@ -123,7 +103,6 @@ pub enum DataError {
         end: u64,
     },
     /// A `meta.pkl` that is too large.
-    #[error("`{path}` has {bytes} bytes; a vocabulary needs at most {limit}")]
     MetaTooLarge {
         /// Which file.
         path: PathBuf,
@@ -133,7 +112,6 @@ pub enum DataError {
         limit: u64,
     },
     /// A `meta.pkl` that is not a plain pickle.
-    #[error("cannot read `{path}`: {source}")]
     Pickle {
         /// Which file.
         path: PathBuf,
@@ -141,7 +119,6 @@ pub enum DataError {
         source: PickleError,
     },
     /// A `meta.pkl` that is a plain pickle, but not a vocabulary.
-    #[error("`{path}` is not a dataset's vocabulary: {source}")]
     Meta {
         /// Which file.
         path: PathBuf,
@@ -154,19 +131,16 @@ pub enum DataError {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetaError {
     /// Not a dict.
-    #[error("it is a pickled `{found}`, not a `dict`")]
     NotADict {
         /// What it is.
         found: &'static str,
     },
     /// A required key is missing.
-    #[error("it has no `{key}`")]
     NoKey {
         /// Which key.
         key: &'static str,
     },
     /// A value whose type is not the one that nanoGPT writes.
-    #[error("`{place}` should be `{expected}`, but holds `{found}`")]
     WrongType {
         /// Which value.
         place: &'static str,
@@ -176,7 +150,6 @@ pub enum MetaError {
         found: &'static str,
     },
     /// A vocabulary that is too large for token files.
-    #[error("`vocab_size` should be from 1 to {limit}: {vocab_size}")]
     VocabSize {
         /// The size in the file.
         vocab_size: i64,
@@ -184,7 +157,6 @@ pub enum MetaError {
         limit: i64,
     },
     /// An id outside `0..vocab_size`.
-    #[error("`{place}` has the id {id}, outside the vocabulary of {vocab_size}")]
     IdOutside {
         /// In which dict.
         place: &'static str,
@@ -194,17 +166,10 @@ pub enum MetaError {
         vocab_size: u32,
     },
     /// Two ids for one symbol, or two symbols for one id.
-    #[error("`itos` and `stoi` disagree about the id {id} and the symbol `{symbol}`")]
     Disagree {
         /// The id.
         id: i64,
         /// The symbol, escaped.
         symbol: String,
     },
-}
-
-fn paths(paths: &[PathBuf]) -> String {
-    let mut names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-    names.dedup();
-    names.join("`, no folder `")
 }

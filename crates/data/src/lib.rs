@@ -14,6 +14,7 @@ pub mod tokenizer;
 pub mod counter;
 mod error;
 mod meta;
+mod words;
 pub mod publish;
 pub mod stories;
 pub mod tokens;

@@ -25,16 +25,11 @@ use fitgpt_program::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArenaRefused {
     /// The system did not provide it.
-    #[error("the system refused the arena of {asked}")]
     BySystem {
         /// The requested bytes.
         asked: Bytes,
     },
     /// Another process took memory while the arena was touched.
-    #[error(
-        "the arena of {asked} was released again: only {left} is left, because another process \
-         took memory at the same time"
-    )]
     Taken {
         /// The requested bytes.
         asked: Bytes,

@@ -17,10 +17,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
     /// There is no memory for the arena.
-    #[error(transparent)]
     Refused(#[from] crate::arena::ArenaRefused),
     /// The system did not start the threads.
-    #[error("the system refused {asked} threads: {kind}")]
     Threads {
         /// How many, including the caller's.
         asked: usize,
@@ -28,16 +26,13 @@ pub enum BackendError {
         kind: std::io::ErrorKind,
     },
     /// A device did not provide the arena.
-    #[error(transparent)]
     Memory(#[from] MemoryRefused),
     /// A device failed, and its last results are lost.
-    #[error(transparent)]
     Device(#[from] DeviceFault),
 }
 
 /// A device has less memory than its plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device `{device}` refused the arena of {asked}{}", free.map_or(String::new(), |free| format!("; {free} is free")))]
 pub struct MemoryRefused {
     /// As its driver calls it.
     pub device: String,
@@ -49,7 +44,6 @@ pub struct MemoryRefused {
 
 /// A device was lost, refused work or stopped answering.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device `{device}` failed: {message}")]
 pub struct DeviceFault {
     /// As its driver calls it.
     pub device: String,

@@ -13,6 +13,7 @@
 pub mod arena;
 mod arguments;
 mod backend;
+mod words;
 pub mod codebook;
 
 pub mod random;

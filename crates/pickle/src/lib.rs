@@ -17,6 +17,7 @@ mod input;
 mod rows;
 mod values;
 mod machine;
+mod words;
 
 pub use self::values::{Handle, Pickle, PickleObject, PickleValue};
 
@@ -24,7 +25,6 @@ pub use self::values::{Handle, Pickle, PickleObject, PickleValue};
 #[derive(Debug, thiserror::Error)]
 pub enum PickleError {
     /// The pickle would run code.
-    #[error("it would run code, which is not allowed (opcode `{opcode}` at byte {offset})")]
     Code {
         /// Python's name of the opcode.
         opcode: &'static str,
@@ -32,7 +32,6 @@ pub enum PickleError {
         offset: usize,
     },
     /// A class or function that is not on the caller's list.
-    #[error("it refers to `{global}`, which is not allowed (at byte {offset})")]
     Global {
         /// Its module and name.
         global: String,
@@ -40,7 +39,6 @@ pub enum PickleError {
         offset: usize,
     },
     /// Not a pickle, or a protocol above 5.
-    #[error("it is not a supported pickle (byte {byte:#04x} at {offset} is not an opcode)")]
     UnknownOpcode {
         /// The byte.
         byte: u8,
@@ -48,37 +46,31 @@ pub enum PickleError {
         offset: usize,
     },
     /// The input ends too early.
-    #[error("it is cut off: it ends after {length} bytes, before its end mark")]
     CutOff {
         /// Length of the input.
         length: usize,
     },
     /// The stack lacks the operand of an opcode.
-    #[error("it is not a valid pickle (the opcode at byte {offset} lacks its operand)")]
     NoOperand {
         /// Offset of the opcode.
         offset: usize,
     },
     /// A number or string that cannot be decoded.
-    #[error("it is not a valid pickle (the value at byte {offset} cannot be decoded)")]
     BadValue {
         /// Offset of its opcode.
         offset: usize,
     },
     /// More values than a four-byte handle can index.
-    #[error("it has more values than are supported (at byte {offset})")]
     TooLarge {
         /// Offset at which the table was full.
         offset: usize,
     },
     /// Bytes after the end mark.
-    #[error("it has {extra} bytes after its end mark")]
     Trailing {
         /// Their number.
         extra: usize,
     },
     /// The input could not be read.
-    #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
 }
 

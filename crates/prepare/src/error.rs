@@ -1,50 +1,43 @@
 //! What can go wrong between text and a dataset.
 
 use std::{
-    fmt, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use fitgpt_data::{DataError, Split, tokenizer::TokenizerError};
 use fitgpt_files::{attempt::Attempt, disk::DiskError, formats::parquet::ParquetError};
 
-use super::{EXTENSIONS, need::DiskNeed};
+use super::need::DiskNeed;
 
 /// Why no dataset was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// Nothing to read was named.
-    #[error("no input: give files, folders, or `-` for standard input")]
     NoInput,
     /// Standard input can be read once.
-    #[error("standard input is given twice")]
     StdinTwice,
     /// A pattern that matches no file.
-    #[error("no file matches `{pattern}`")]
     NoMatch {
         /// Which pattern.
         pattern: PathBuf,
     },
     /// A folder without any file of text.
-    #[error("`{folder}` has no files ending in `{}`", EXTENSIONS.join("`, `"))]
     NoTexts {
         /// Which folder.
         folder: PathBuf,
     },
     /// A fraction that would leave one split empty.
-    #[error("`--val_fraction` must be between 0 and 1: {val_fraction}")]
     ValFraction {
         /// What was asked for.
         val_fraction: f64,
     },
     /// There is already a dataset.
-    #[error("`{path}` exists; `--overwrite` replaces it")]
     Exists {
         /// The existing file.
         path: PathBuf,
     },
     /// The operating system refused.
-    #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried: `read`, `write`, …
         action: Attempt,
@@ -54,10 +47,6 @@ pub enum PrepareError {
         source: io::Error,
     },
     /// Another process prepares the same folder.
-    #[error(
-        "`{folder}` is in use by another process{}",
-        pid.map_or(String::new(), |pid| format!(", {pid}"))
-    )]
     InUse {
         /// The folder.
         folder: PathBuf,
@@ -65,7 +54,6 @@ pub enum PrepareError {
         pid: Option<u32>,
     },
     /// The disk filled up while writing.
-    #[error("the disk is full: {written_bytes} bytes of `{path}` were written")]
     DiskFull {
         /// The file that did not fit, by its final name.
         path: PathBuf,
@@ -73,7 +61,6 @@ pub enum PrepareError {
         written_bytes: u64,
     },
     /// The dataset would not fit on the disk; nothing was written.
-    #[error("the dataset needs {need}, the disk has {free_bytes} bytes free")]
     TooLittleDisk {
         /// What the dataset takes.
         need: DiskNeed,
@@ -81,7 +68,6 @@ pub enum PrepareError {
         free_bytes: u64,
     },
     /// Bytes that are not text.
-    #[error("`{path}` is not valid UTF-8 at byte {offset}; `--lossy` replaces invalid bytes")]
     NotUtf8 {
         /// Which file.
         path: PathBuf,
@@ -89,7 +75,6 @@ pub enum PrepareError {
         offset: u64,
     },
     /// A row of Parquet that is not text.
-    #[error("row {row} of `{path}` is not valid UTF-8; `--lossy` replaces invalid bytes")]
     RowNotUtf8 {
         /// Which file.
         path: PathBuf,
@@ -97,7 +82,6 @@ pub enum PrepareError {
         row: u64,
     },
     /// A Parquet file that cannot be read.
-    #[error("cannot read `{path}`: {source}")]
     Parquet {
         /// Which file.
         path: PathBuf,
@@ -105,13 +89,11 @@ pub enum PrepareError {
         source: ParquetError,
     },
     /// A shard that cannot be read.
-    #[error("{source}")]
     Shard {
         /// Why.
         source: DataError,
     },
     /// Shards hold GPT-2's tokens.
-    #[error("`{path}` contains GPT-2 tokens, not text: leave out `{flag}`")]
     ShardInOther {
         /// Which file.
         path: PathBuf,
@@ -119,15 +101,11 @@ pub enum PrepareError {
         flag: &'static str,
     },
     /// A tokenizer whose end-of-text token is not known.
-    #[error(
-        "`{path}` defines no end-of-text token: set one with `--eot_token`, or use `--eot none`"
-    )]
     NoEndOfText {
         /// The `tokenizer.json`.
         path: PathBuf,
     },
     /// A line that is not JSON.
-    #[error("`{path}` line {line} is not JSON: {reason}, column {column}")]
     NotJson {
         /// Which file.
         path: PathBuf,
@@ -139,7 +117,6 @@ pub enum PrepareError {
         reason: String,
     },
     /// A line without the text.
-    #[error("`{path}` line {line} has no field `{field}`{}", other_fields(fields))]
     NoField {
         /// Which file.
         path: PathBuf,
@@ -151,7 +128,6 @@ pub enum PrepareError {
         fields: Vec<String>,
     },
     /// A line whose field is not text.
-    #[error("`{path}` line {line}: the field `{field}` should be text, but is {found}")]
     NotText {
         /// Which file.
         path: PathBuf,
@@ -163,7 +139,6 @@ pub enum PrepareError {
         found: JsonKind,
     },
     /// Lines are held whole, so they have a limit.
-    #[error("`{path}` line {line} is longer than {limit_bytes} bytes")]
     LineTooLong {
         /// Which file.
         path: PathBuf,
@@ -173,10 +148,6 @@ pub enum PrepareError {
         limit_bytes: u64,
     },
     /// More characters than token files can number.
-    #[error(
-        "the text has {symbols} different characters, but 16-bit tokens can represent \
-         only {limit}; leave out `--chars` for GPT-2's tokens, which have no such limit"
-    )]
     TooManySymbols {
         /// How many there are.
         symbols: usize,
@@ -184,27 +155,15 @@ pub enum PrepareError {
         limit: usize,
     },
     /// The second pass over the input read a different text than the first.
-    #[error("the input changed while it was being read")]
     Changed,
     /// Text that cannot be encoded.
-    #[error("{source}")]
     Encode {
         /// Why.
         source: TokenizerError,
     },
     /// No text at all.
-    #[error("the input has no text")]
     Empty,
     /// All text went to one split.
-    #[error(
-        "`{}` would be empty: `--val_fraction={val_fraction}` splits {documents} document{} with \
-         {characters} characters{}",
-        file_name(*split), if *documents == 1 { "" } else { "s" }, match computed {
-            Some(HeldOut { val_fraction, documents }) =>
-                format!("; `--val_fraction={val_fraction}` works (documents held out: {documents})"),
-            None => String::new(),
-        }
-    )]
     EmptySplit {
         /// Which split.
         split: Split,
@@ -218,10 +177,8 @@ pub enum PrepareError {
         computed: Option<HeldOut>,
     },
     /// The caller asked to stop.
-    #[error("stopped; nothing was written")]
     Stopped,
     /// The caller asked to stop, and the same call can continue from what was written.
-    #[error("stopped; run the same command again to continue")]
     Paused,
 }
 
@@ -240,18 +197,6 @@ pub enum JsonKind {
     Object,
 }
 
-impl fmt::Display for JsonKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Boolean => "a boolean",
-            Self::Number => "a number",
-            Self::Null => "null",
-            Self::Array => "an array",
-            Self::Object => "an object",
-        })
-    }
-}
-
 /// A fraction and how many documents it holds out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeldOut {
@@ -266,13 +211,6 @@ impl From<DiskError> for PrepareError {
         let DiskError { action, path, source } = error;
         Self::Io { action, path, source }
     }
-}
-
-fn other_fields(fields: &[String]) -> String {
-    if fields.is_empty() {
-        return String::new();
-    }
-    format!("; choose one of `{}` with `--field`", fields.join("`, `"))
 }
 
 impl PrepareError {

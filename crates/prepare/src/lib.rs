@@ -16,6 +16,7 @@ pub mod hub;
 mod cut;
 mod need;
 mod error;
+mod words;
 mod draft;
 mod lines;
 mod memory;

@@ -1,7 +1,5 @@
 //! The disk space that a dataset takes.
 
-use std::fmt;
-
 /// What a dataset takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskNeed {
@@ -23,19 +21,6 @@ impl DiskNeed {
         Self {
             usual_bytes: (input_bytes / 4).saturating_mul(token_bytes),
             most_bytes: input_bytes.saturating_mul(token_bytes),
-        }
-    }
-}
-
-impl fmt::Display for DiskNeed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self { usual_bytes, most_bytes } if usual_bytes == most_bytes => {
-                write!(f, "{usual_bytes} bytes")
-            }
-            Self { usual_bytes, most_bytes } => {
-                write!(f, "about {usual_bytes} and at most {most_bytes} bytes")
-            }
         }
     }
 }

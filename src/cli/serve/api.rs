@@ -210,7 +210,7 @@ impl PageApi {
             "version": env!("CARGO_PKG_VERSION"),
             "lang": words::lang().code(),
             "languages": languages,
-            "words": words::serve::page::labels(),
+            "words": words::serve::page::labels(words::lang()),
             "presets": presets.collect::<Vec<_>>(),
             "cards": cards,
             "classes": TensorClass::ALL.map(class),

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::{super::Failure, api::ApiError, planner};
 use crate::{
     serve::{Runs, refuse},
-    words::{errors::io, serve as messages},
+    words::{lang, serve as messages},
 };
 
 /// The most runs that were started from the page and have not ended.
@@ -94,8 +94,8 @@ impl Trainings {
         }
         let (config, arguments) = planner::run_config(&asked.plan, runs.roots())?;
         let folder = root.join(&asked.name);
-        let failed = |action, path: &Path, error: std::io::Error| {
-            Failure::new("file", io::failed(action, path, error))
+        let failed = |action: Attempt, path: &Path, error: std::io::Error| {
+            Failure::new("file", action.failed(lang(), path, error))
         };
         fs::create_dir(&folder).map_err(|error| failed(Attempt::Create, &folder, error))?;
         let file = folder.join("config.py");

@@ -7,7 +7,7 @@ use fitgpt_doctor::{
 };
 
 use super::size;
-use crate::words::{Lang, errors::Translate as _, lang};
+use crate::words::{Lang, Say as _, lang};
 
 messages! {
     probably(text) { en: "probably: {text}", zh: "很可能：{text}", ja: "おそらく: {text}", de: "wahrscheinlich: {text}" }
@@ -507,7 +507,7 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         }
         Cause::SharedMemory { .. } => shared_unsized(),
         Cause::InvalidConfig { message, key, .. } => match (refused, message, key) {
-            (Some(error), _, _) => invalid_config(error.translate()),
+            (Some(error), _, _) => invalid_config(error.say(lang())),
             (None, Some(message), _) => invalid_config(message),
             (None, None, key) => refused_key(key.clone().unwrap_or_else(unknown)),
         },

@@ -172,10 +172,6 @@ messages! {
     pages(topics) { en: "pages: {topics}", zh: "可用的页面：{topics}", ja: "ページ一覧: {topics}", de: "Seiten: {topics}" }
 }
 
-/// All messages of the doctor.
-#[cfg(test)]
-pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
-
 /// Above this, PyTorch prints GiB.
 const GIB: u64 = 1 << 30;
 

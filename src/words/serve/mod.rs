@@ -2,10 +2,6 @@
 
 pub(crate) mod page;
 
-/// The texts of the page, for the tests of `words`.
-#[cfg(test)]
-pub(super) const PAGE: &[super::Texts] = page::ALL;
-
 messages! {
     /// The page can be opened.
     ready(address) {

@@ -1,15 +1,18 @@
 //! The texts of the page, by name. `$name` is replaced in the browser.
 
-/// Defines messages without arguments, and a map of all of them.
-macro_rules! labels {
-    ($($name:ident { $($texts:tt)* })*) => {
-        messages! { $($name() { $($texts)* })* }
+use fitgpt_say::{Lang, Message};
 
-        /// Every text of the page in the current language.
-        pub(crate) fn labels() -> serde_json::Map<String, serde_json::Value> {
-            [$((stringify!($name).to_owned(), $name().into())),*].into_iter().collect()
-        }
+/// Defines all texts, each in every language.
+macro_rules! labels {
+    ($($name:ident { en: $en:literal, zh: $zh:literal, ja: $ja:literal, de: $de:literal $(,)? })*) => {
+        const LABELS: &[(&str, Message)] =
+            &[$((stringify!($name), Message::new(&[], [$en, $zh, $ja, $de]))),*];
     };
+}
+
+/// Every text of the page.
+pub(crate) fn labels(lang: Lang) -> serde_json::Map<String, serde_json::Value> {
+    LABELS.iter().map(|(name, text)| ((*name).to_owned(), text.fill(lang, &[]).into())).collect()
 }
 
 labels! {
@@ -311,10 +314,11 @@ mod tests {
     }
 
     #[test]
-    fn every_language_has_every_text_with_its_placeholders() {
-        for (name, (english, translations)) in ALL {
-            assert_eq!(translations.len(), 3, "`{name}`");
-            for (_, text) in *translations {
+    fn every_language_has_the_same_placeholders() {
+        for (name, message) in LABELS {
+            fitgpt_say::assert_layout(name, message);
+            let [english, translations @ ..] = message.texts();
+            for text in translations {
                 assert_eq!(placeholders(english), placeholders(text), "`{name}`: {text}");
             }
         }
@@ -331,7 +335,7 @@ mod tests {
             include_str!("../../serve/page/runs.js"),
             include_str!("../../serve/page/chart.js"),
         ];
-        let words = labels();
+        let words = labels(Lang::English);
         let mut asked = 0;
         for script in scripts {
             for (at, _) in script.match_indices("t(\"") {

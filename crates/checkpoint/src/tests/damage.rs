@@ -62,7 +62,7 @@ fn an_error_of_the_backend_is_passed_on_and_the_old_checkpoint_stays() {
     struct Lost;
     impl TensorSource for Lost {
         fn read(&mut self, _: TensorPiece<'_>, _: &mut [u8]) -> Result<(), StoreError> {
-            Err("the device was lost".into())
+            Err(std::io::Error::other("the device was lost").into())
         }
     }
     let dir = tempfile::tempdir().unwrap();

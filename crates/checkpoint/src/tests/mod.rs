@@ -69,8 +69,13 @@ impl Memory {
 
     fn slice(&mut self, piece: TensorPiece<'_>, count: usize) -> Result<&mut [u8], StoreError> {
         self.max_piece = self.max_piece.max(count);
-        let bytes = self.bytes.get_mut(&piece.entry.name()).ok_or("no such tensor")?;
-        Ok(bytes.get_mut(piece.start..piece.start + count).ok_or("outside of the tensor")?)
+        let bytes = self
+            .bytes
+            .get_mut(&piece.entry.name())
+            .ok_or_else(|| std::io::Error::other("no such tensor"))?;
+        Ok(bytes
+            .get_mut(piece.start..piece.start + count)
+            .ok_or_else(|| std::io::Error::other("outside of the tensor"))?)
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod format;
 mod reason;
+mod words;
 mod cursor;
 mod string;
 mod lexer;

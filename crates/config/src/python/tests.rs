@@ -116,8 +116,12 @@ fn an_unsupported_construct_is_named() {
         (r"'\N{DASH}'", "a named character"),
     ];
     for (text, what) in table {
-        let Reason::Unsupported { what: found } = reason(text) else { panic!("{text}") };
-        assert_eq!(found.to_string(), what, "{text}");
+        let said = reason(text).to_string();
+        assert_eq!(
+            said.split_once(" is not supported: ").map(|(found, _)| found),
+            Some(what),
+            "{text}"
+        );
     }
 }
 

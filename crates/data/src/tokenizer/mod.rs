@@ -51,7 +51,6 @@ pub enum Tokenizer {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizerError {
     /// A character that is not in the vocabulary.
-    #[error("the vocabulary has no `{}`, which is character {position} of the text", character.escape_debug())]
     UnknownCharacter {
         /// The character.
         character: char,
@@ -59,15 +58,11 @@ pub enum TokenizerError {
         position: usize,
     },
     /// A word that is not an id.
-    #[error(
-        "the vocabulary is unknown, so text must be given as token ids, and `{word}` is not one"
-    )]
     NotAnId {
         /// The word.
         word: String,
     },
     /// A `tokenizer.json` that cannot be read.
-    #[error("`{}` is not a tokenizer: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -75,7 +70,6 @@ pub enum TokenizerError {
         reason: String,
     },
     /// A token that is not in a `tokenizer.json`.
-    #[error("`{}` has no token `{token}`", path.display())]
     NoToken {
         /// The file.
         path: PathBuf,
@@ -83,7 +77,6 @@ pub enum TokenizerError {
         token: String,
     },
     /// The regular expression engine gave up on the text.
-    #[error("the text cannot be split into words: {reason}")]
     NotSplit {
         /// The engine's reason.
         reason: String,

@@ -12,6 +12,8 @@
 //! 8 heads for 512 channels, 7 for 448, or a width that is a multiple of the number of heads.
 //! `fitgpt` knows the three keys above.
 
+use fitgpt_say::{Lang, Say as _};
+
 use super::RuleMatch;
 use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 
@@ -19,7 +21,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let cause = match (&analysis.config_error, &analysis.log.progress.refused) {
         (Some(error), _) => Cause::InvalidConfig {
             problem: Some(error.kind().to_owned()),
-            message: Some(error.message()),
+            message: Some(error.say(Lang::English)),
             key: None,
         },
         (None, Some(key)) => {

@@ -26,6 +26,8 @@ pub use self::{
     lock::{FolderLock, LockError},
     replace::DraftName,
 };
+use fitgpt_say::{Lang, Say};
+
 use crate::{attempt::Attempt, os::FileIdentity};
 
 /// What a name in a folder refers to. Links are not followed.
@@ -110,7 +112,6 @@ pub(crate) trait RawFile: fmt::Debug + Send + Sync {
 
 /// The operation that failed, its path, and the reason.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} `{}`: {source}", path.display())]
 pub struct DiskError {
     /// What was tried.
     pub action: Attempt,
@@ -119,6 +120,14 @@ pub struct DiskError {
     /// What the operating system said.
     pub source: io::Error,
 }
+
+impl Say for DiskError {
+    fn say(&self, lang: Lang) -> String {
+        self.action.failed(lang, &self.path, &self.source)
+    }
+}
+
+fitgpt_say::displays_english!(DiskError);
 
 impl DiskError {
     /// Adds the operation and the path to an error of the operating system.

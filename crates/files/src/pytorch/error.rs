@@ -8,16 +8,12 @@ use crate::disk::DiskError;
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The operating system reported an error.
-    #[error("it cannot be read: {0}")]
     Io(std::io::Error),
     /// Not a zip archive.
-    #[error("it is not a zip archive")]
     NotAnArchive,
     /// PyTorch's format before 1.6, which is not a zip archive.
-    #[error("it has the format of PyTorch before version 1.6")]
     OldFormat,
     /// The archive is damaged, or uses features that `torch.save` does not.
-    #[error("its archive is damaged or not PyTorch's: {fault} (at byte {offset})")]
     Zip {
         /// What is wrong.
         fault: ZipFault,
@@ -25,19 +21,15 @@ pub enum SavedError {
         offset: u64,
     },
     /// An entry of the archive is missing.
-    #[error("its archive has no `{entry}`")]
     NoEntry {
         /// The entry.
         entry: String,
     },
     /// Written on a big-endian machine.
-    #[error("its values are big-endian")]
     BigEndian,
     /// The pickle is not plain, or damaged.
-    #[error("its `data.pkl`: {0}")]
     Pickle(PickleError),
     /// A tensor that cannot be read.
-    #[error("its tensor `{tensor}`: {fault}")]
     Tensor {
         /// Its name in the file.
         tensor: String,
@@ -45,13 +37,11 @@ pub enum SavedError {
         fault: TensorFault,
     },
     /// Something is missing in the saved value.
-    #[error("it has no `{key}`")]
     NoKey {
         /// What is missing.
         key: String,
     },
     /// Something in the saved value has another type.
-    #[error("its `{key}` should be {expected}")]
     WrongType {
         /// What.
         key: String,
@@ -59,7 +49,6 @@ pub enum SavedError {
         expected: &'static str,
     },
     /// An optimizer other than the AdamW that nanoGPT uses.
-    #[error("its optimizer is not nanoGPT's AdamW: {0}")]
     Optimizer(OptimizerFault),
 }
 
@@ -67,7 +56,6 @@ pub enum SavedError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptimizerFault {
     /// Other groups of parameters.
-    #[error("its groups have {found:?} parameters, expected {expected:?}")]
     Groups {
         /// Those that decay and those that do not.
         expected: [usize; 2],
@@ -75,13 +63,11 @@ pub enum OptimizerFault {
         found: Vec<usize>,
     },
     /// A state that AdamW does not have.
-    #[error("it has a state `{name}`")]
     State {
         /// Its name.
         name: String,
     },
     /// Parameters that were not updated equally often.
-    #[error("its parameters were not updated equally often")]
     Steps,
 }
 
@@ -89,19 +75,14 @@ pub enum OptimizerFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZipFault {
     /// A record has the wrong signature.
-    #[error("a record has the wrong signature")]
     Signature,
     /// A record or an entry ends outside of the file.
-    #[error("an entry extends past the end of the file")]
     Bounds,
     /// An entry is compressed or encrypted.
-    #[error("an entry is compressed or encrypted")]
     Compressed,
     /// A name is not UTF-8.
-    #[error("a name is not UTF-8")]
     Name,
     /// The directory is larger than that of any model.
-    #[error("it has too many entries")]
     TooMany,
 }
 
@@ -109,16 +90,12 @@ pub enum ZipFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorFault {
     /// Not in the form that `torch.save` writes.
-    #[error("it is not stored in a known form")]
     Form,
     /// Values of an unknown type.
-    #[error("the type `{0}` is not supported")]
     Type(String),
     /// It extends outside of its storage.
-    #[error("it extends outside of its storage")]
     Bounds,
     /// It is not contiguous.
-    #[error("it is not contiguous")]
     Strides,
 }
 

@@ -14,6 +14,7 @@
 //! are not checked: PyTorch can omit them.
 
 mod error;
+mod words;
 mod zip;
 mod file;
 mod write;

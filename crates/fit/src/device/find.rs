@@ -12,7 +12,6 @@ use super::{CardSpec, GPUS};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// Several cards have this name, with different memory.
-    #[error("`{name}` is ambiguous: {}", list(.candidates))]
     Ambiguous {
         /// As written.
         name: String,
@@ -20,7 +19,6 @@ pub enum DeviceError {
         candidates: Vec<&'static str>,
     },
     /// No card has this name.
-    #[error("unknown device `{name}`; the nearest names are {}", list(.nearest))]
     Unknown {
         /// As written.
         name: String,
@@ -28,17 +26,12 @@ pub enum DeviceError {
         nearest: Vec<&'static str>,
     },
     /// The card is known, its rates are not.
-    #[error("the peak rates of `{name}` are not known; cards with known rates: {}", list(.known))]
     NoRates {
         /// The card's name in the catalogue.
         name: &'static str,
         /// Cards whose rates are known.
         known: Vec<&'static str>,
     },
-}
-
-fn list(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// The card that `name` means.

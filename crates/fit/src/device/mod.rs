@@ -7,6 +7,7 @@
 mod catalogue;
 mod context;
 mod find;
+mod words;
 mod rates;
 #[cfg(test)]
 mod tests;

@@ -1,30 +1,24 @@
 //! Reading `config.json`: typed values by key, and errors that name the key.
 
-use std::fmt;
-
-use fitgpt_config::{Family, limits::LAYERS};
+use fitgpt_config::limits::LAYERS;
 use serde_json::{Map, Value as Json};
 
 /// Why a `config.json` does not describe a supported model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
     /// Not an object.
-    #[error("it should be a JSON object")]
     NotAnObject,
     /// A model that is not supported.
-    #[error("`model_type` `{found}` is not supported: it can be {}", SupportedTypes)]
     ModelType {
         /// As written.
         found: String,
     },
     /// A key that the family needs.
-    #[error("`{key}` is missing")]
     Missing {
         /// The key.
         key: &'static str,
     },
     /// A feature that is not supported, or a value that makes no sense.
-    #[error("`{key}` should be {expected}, found {found}")]
     UnsupportedValue {
         /// The key.
         key: &'static str,
@@ -35,16 +29,7 @@ pub enum FamilyError {
     },
 }
 
-/// The supported model types, for an error.
-struct SupportedTypes;
-
-impl fmt::Display for SupportedTypes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&Family::NAMES.join(", "))
-    }
-}
-
-/// What a key of `config.json` must be. Displays as a noun phrase.
+/// What a key of `config.json` must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// This value, as JSON writes it.
@@ -67,23 +52,6 @@ pub enum Requirement {
     AtLeastBlock(u32),
     /// A JSON value of this kind.
     Kind(&'static str),
-}
-
-impl fmt::Display for Requirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Is(value) => f.write_str(value),
-            Self::Either(first, second) => write!(f, "{first} or {second}"),
-            Self::Within(least, most) => write!(f, "from {least} to {most}"),
-            Self::UpTo(most) => write!(f, "from 1 to {most}"),
-            Self::Divides(key) => write!(f, "a divisor of `{key}`"),
-            Self::Even => f.write_str("an even number"),
-            Self::Positive => f.write_str("a number above 0"),
-            Self::RopeType => f.write_str("`default`, `linear` or `llama3`"),
-            Self::AtLeastBlock(block) => write!(f, "at least `block_size` {block}"),
-            Self::Kind(kind) => f.write_str(kind),
-        }
-    }
 }
 
 /// The largest size that a key may have: anything larger is a damaged file.

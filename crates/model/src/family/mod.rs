@@ -7,6 +7,7 @@
 //! names its key.
 
 mod json;
+mod words;
 pub mod gpt2;
 pub mod llama;
 

@@ -8,13 +8,8 @@ use fitgpt_files::attempt::Attempt;
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The program was built without feature `hub`.
-    #[error("this build cannot download: it has no feature `hub`")]
     NotBuilt,
     /// Offline, and not in the cache.
-    #[error(
-        "`{repo}`{} is not in the cache, and `HF_HUB_OFFLINE` is set",
-        path.as_ref().map_or(String::new(), |path| format!(": `{path}`"))
-    )]
     NotInCache {
         /// The repository.
         repo: String,
@@ -22,7 +17,6 @@ pub enum HubError {
         path: Option<String>,
     },
     /// There was no response.
-    #[error("cannot reach `{url}`: {reason}")]
     Unreachable {
         /// The requested address, without its query.
         url: String,
@@ -30,10 +24,6 @@ pub enum HubError {
         reason: String,
     },
     /// 401: the hub does not reveal whether a repository is private or missing.
-    #[error(
-        "`{repo}` is not on the hub, or it is private and {} (401)",
-        if *has_token { "the token may not read it" } else { "there is no token" }
-    )]
     Unauthorized {
         /// The repository.
         repo: String,
@@ -41,7 +31,6 @@ pub enum HubError {
         has_token: bool,
     },
     /// 403: for example, the terms were not accepted.
-    #[error("`{repo}` may not be read (403): {reason}")]
     Forbidden {
         /// The repository.
         repo: String,
@@ -49,7 +38,6 @@ pub enum HubError {
         reason: String,
     },
     /// 404.
-    #[error("`{repo}` has no `{what}` (404)")]
     NotFound {
         /// The repository.
         repo: String,
@@ -57,13 +45,11 @@ pub enum HubError {
         what: String,
     },
     /// 429 for every attempt.
-    #[error("the hub still refuses requests as too many (429) after {attempts} attempts")]
     TooManyRequests {
         /// The number of attempts.
         attempts: u32,
     },
     /// 5xx for every attempt, or another unexpected status.
-    #[error("`{url}` returned status {status}")]
     Status {
         /// What was asked for.
         url: String,
@@ -71,7 +57,6 @@ pub enum HubError {
         status: u16,
     },
     /// An invalid response.
-    #[error("`{url}` returned a response that cannot be used: {reason}")]
     BadResponse {
         /// What was asked for.
         url: String,
@@ -79,9 +64,6 @@ pub enum HubError {
         reason: String,
     },
     /// A transfer that was interrupted at every attempt.
-    #[error(
-        "the download of `{path}` stopped at byte {bytes} of {total_bytes}, after {attempts} attempts"
-    )]
     BrokenOff {
         /// The file.
         path: String,
@@ -93,7 +75,6 @@ pub enum HubError {
         attempts: u32,
     },
     /// The content does not match its hash.
-    #[error("`{path}` was damaged in two downloads: its hash is {found}, expected {expected}")]
     WrongHash {
         /// The file.
         path: String,
@@ -103,7 +84,6 @@ pub enum HubError {
         expected: String,
     },
     /// No file of the repository matches.
-    #[error("`{repo}` has no files that match `{pattern}` at `{revision}`")]
     NoFiles {
         /// The repository.
         repo: String,
@@ -113,7 +93,6 @@ pub enum HubError {
         revision: String,
     },
     /// A sample that the dataset does not have.
-    #[error("`{dataset}` has no sample `{sample}`; it has {}", samples.join(", "))]
     NoSample {
         /// The dataset.
         dataset: &'static str,
@@ -123,9 +102,6 @@ pub enum HubError {
         samples: Vec<&'static str>,
     },
     /// The disk is too small.
-    #[error(
-        "{need_bytes} bytes are needed on the disk of `{}`, {free_bytes} are free", folder.display()
-    )]
     TooLittleDisk {
         /// What is needed.
         need_bytes: u64,
@@ -135,7 +111,6 @@ pub enum HubError {
         folder: PathBuf,
     },
     /// The operating system refused.
-    #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// What was tried.
         action: Attempt,
@@ -145,7 +120,6 @@ pub enum HubError {
         source: io::Error,
     },
     /// The user asked to stop. The downloaded part is kept.
-    #[error("stopped; the downloaded part is kept, and the same command resumes the download")]
     Stopped,
 }
 

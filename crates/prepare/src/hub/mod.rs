@@ -8,6 +8,7 @@
 //! Only [`http`] uses the network, and only with feature `hub`.
 
 mod error;
+mod words;
 mod cache;
 mod datasets;
 mod models;

@@ -9,6 +9,7 @@
 mod liveness;
 mod occupied;
 mod place;
+mod words;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -17,7 +17,6 @@ use crate::{Life, Program, units::Bytes};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// One tensor is larger than the device's largest allocation or binding.
-    #[error("`{tensor}` needs one allocation of {need}, the device allows {have}")]
     TooLargeForOnePiece {
         /// Which tensor.
         tensor: String,

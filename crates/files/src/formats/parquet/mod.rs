@@ -11,6 +11,7 @@
 mod levels;
 mod thrift;
 mod description;
+mod words;
 
 use std::{
     fs::File,
@@ -42,7 +43,6 @@ const ENCRYPTED_MAGIC: [u8; 4] = *b"PARE";
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetError {
     /// The system reported an error, or the file is truncated.
-    #[error("{source} at byte {offset}")]
     Io {
         /// Where in the file.
         offset: u64,
@@ -50,22 +50,15 @@ pub enum ParquetError {
         source: io::Error,
     },
     /// Another kind of file.
-    #[error("it is not a Parquet file")]
     NotParquet,
     /// The description is encrypted.
-    #[error("it is encrypted")]
     Encrypted,
     /// Bytes that Parquet does not allow.
-    #[error("it is damaged at byte {offset}")]
     Damaged {
         /// Where in the file.
         offset: u64,
     },
     /// No such column.
-    #[error(
-        "it has no column `{column}`; choose one of `{}` with `--column`",
-        columns.join("`, `")
-    )]
     NoColumn {
         /// What was asked for.
         column: String,
@@ -73,13 +66,11 @@ pub enum ParquetError {
         columns: Vec<String>,
     },
     /// A column of numbers, or of lists.
-    #[error("its column `{column}` does not have one string per row")]
     NotText {
         /// Which column.
         column: String,
     },
     /// An unsupported compression or encoding.
-    #[error("its column `{column}` has {what} {code}, which is not supported")]
     NotSupported {
         /// Which column.
         column: String,
@@ -89,7 +80,6 @@ pub enum ParquetError {
         code: i64,
     },
     /// A page or metadata larger than any writer makes.
-    #[error("it has a block of {bytes} bytes at byte {offset}, more than the limit of {limit}")]
     TooLarge {
         /// Where in the file.
         offset: u64,

@@ -1,9 +1,10 @@
-//! Why nothing was exported.
+//! What an [`ExportError`] says.
 
-use super::{Translate, io};
-use crate::export::{ExportError, TokenizerGap};
+use fitgpt_say::{Lang, Say};
 
-messages! {
+use super::{ExportError, TokenizerGap};
+
+fitgpt_say::messages! {
     no_tokenizer(folder, kind) {
         en: "GGUF cannot express the tokenizer of `{folder}`: {kind}",
         zh: "GGUF 无法表示 `{folder}` 的分词器：{kind}",
@@ -39,24 +40,26 @@ messages! {
     }
 }
 
-impl Translate for ExportError {
-    fn translate(&self) -> String {
+impl Say for ExportError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Checkpoint { source } => source.translate(),
-            Self::Output(source) => source.translate(),
-            Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::Checkpoint { source } => source.say(lang),
+            Self::Output(source) => source.say(lang),
+            Self::Io { action, path, source } => action.failed(lang, path, source),
             Self::NoTokenizer { folder, kind } => {
                 let kind = match kind {
-                    TokenizerGap::Characters => characters(),
-                    TokenizerGap::Json => json(),
-                    TokenizerGap::TooLarge => too_large(),
+                    TokenizerGap::Characters => characters(lang),
+                    TokenizerGap::Json => json(lang),
+                    TokenizerGap::TooLarge => too_large(lang),
                 };
-                no_tokenizer(folder.display(), kind)
+                no_tokenizer(lang, folder.display(), kind)
             }
-            Self::Family { family: name } => family(name),
-            Self::Optimizer { name } => optimizer(name),
-            Self::Config(source) => source.translate(),
-            Self::RopeScaling => rope_scaling(),
+            Self::Family { family: name } => family(lang, name),
+            Self::Optimizer { name } => optimizer(lang, name),
+            Self::Config(source) => source.say(lang),
+            Self::RopeScaling => rope_scaling(lang),
         }
     }
 }
+
+fitgpt_say::displays_english!(ExportError);

@@ -1,9 +1,10 @@
-//! Why a nanoGPT folder could not be patched.
+//! What a [`PatchError`] says.
 
-use super::{Translate, io};
-use crate::patch::{PatchError, SyntaxFault};
+use fitgpt_say::{Lang, Say};
 
-messages! {
+use super::{PatchError, SyntaxFault};
+
+fitgpt_say::messages! {
     not_python(file, line, what) {
         en: "`{file}` cannot be read as Python: line {line} has {what}",
         zh: "`{file}` 无法作为 Python 读取：第 {line} 行有{what}",
@@ -22,30 +23,23 @@ messages! {
     no_such_patch(name) {
         en: "there is no patch `{name}`", zh: "没有名为 `{name}` 的补丁", ja: "`{name}` というパッチはありません", de: "es gibt keinen Patch `{name}`",
     }
-    /// The folder has no such files.
-    which_folder() {
-        en: "name the folder of your nanoGPT: the one with `train.py` and `model.py`",
-        zh: "请指定你的 nanoGPT 文件夹，即含有 `train.py` 和 `model.py` 的文件夹",
-        ja: "nanoGPT のフォルダ（`train.py` と `model.py` があるフォルダ）を指定してください",
-        de: "den Ordner Ihres nanoGPT angeben: den mit `train.py` und `model.py`",
-    }
-    /// Before the names of all.
-    there_are(names) { en: "available: {names}", zh: "可用的有 {names}", ja: "使えるのは {names} です", de: "es gibt {names}" }
 }
 
-impl Translate for PatchError {
-    fn translate(&self) -> String {
+impl Say for PatchError {
+    fn say(&self, lang: Lang) -> String {
         match self {
             Self::NotPython { file, line, what } => {
                 let what = match what {
-                    SyntaxFault::OpenBracket => open_bracket(),
-                    SyntaxFault::StrayBracket => stray_bracket(),
-                    SyntaxFault::OpenString => open_string(),
+                    SyntaxFault::OpenBracket => open_bracket(lang),
+                    SyntaxFault::StrayBracket => stray_bracket(lang),
+                    SyntaxFault::OpenString => open_string(lang),
                 };
-                not_python(file, line, what)
+                not_python(lang, file, line, what)
             }
-            Self::NoSuchPatch { name } => no_such_patch(name),
-            Self::File { doing, path, source } => io::failed(*doing, path, source),
+            Self::NoSuchPatch { name } => no_such_patch(lang, name),
+            Self::File { doing, path, source } => doing.failed(lang, path, source),
         }
     }
 }
+
+fitgpt_say::displays_english!(PatchError);

@@ -1,11 +1,14 @@
-//! Why no dataset was written.
+//! What a [`PrepareError`] says.
 
-use fitgpt_files::formats::parquet::ParquetError;
-use fitgpt_prepare::{DiskNeed, EXTENSIONS, HeldOut, JsonKind, PrepareError, file_name};
+use fitgpt_say::{Lang, Say};
 
-use super::{Translate, io};
+use super::{
+    EXTENSIONS,
+    error::{HeldOut, JsonKind, PrepareError, file_name},
+    need::DiskNeed,
+};
 
-messages! {
+fitgpt_say::messages! {
     no_input() {
         en: "no input: give files, folders, or `-` for standard input",
         zh: "没有指定文本：请给出文件、文件夹，或用 `-` 表示标准输入",
@@ -72,40 +75,6 @@ messages! {
     }
     parquet(path, reason) {
         en: "cannot read `{path}`: {reason}", zh: "无法读取 `{path}`：{reason}", ja: "`{path}` を読み取れません: {reason}", de: "`{path}` kann nicht gelesen werden: {reason}",
-    }
-    parquet_io(reason, offset) {
-        en: "{reason} at byte {offset}", zh: "{reason}（第 {offset} 字节）", ja: "{reason}（バイト {offset}）", de: "{reason} bei Byte {offset}",
-    }
-    not_parquet() {
-        en: "it is not a Parquet file", zh: "它不是 Parquet 文件", ja: "Parquet ファイルではありません", de: "sie ist keine Parquet-Datei",
-    }
-    encrypted() { en: "it is encrypted", zh: "文件已加密", ja: "暗号化されています", de: "sie ist verschlüsselt" }
-    damaged(offset) {
-        en: "it is damaged at byte {offset}", zh: "第 {offset} 字节处已损坏", ja: "バイト {offset} で破損しています", de: "sie ist bei Byte {offset} beschädigt",
-    }
-    no_column(column, columns) {
-        en: "it has no column `{column}`; choose one of {columns} with `--column`",
-        zh: "没有列 `{column}`；现有的列是 {columns}：可用 `--column` 指定",
-        ja: "列 `{column}` がありません。あるのは {columns} です。`--column` で指定できます",
-        de: "sie hat keine Spalte `{column}`; ihre Spalten sind {columns}: `--column` nennt eine andere",
-    }
-    column_not_text(column) {
-        en: "its column `{column}` does not have one string per row",
-        zh: "列 `{column}` 并非每行一段文本",
-        ja: "列 `{column}` は 1 行に 1 つのテキストではありません",
-        de: "ihre Spalte `{column}` enthält nicht einen Text je Zeile",
-    }
-    column_not_supported(column, what, code) {
-        en: "its column `{column}` has {what} {code}, which is not supported",
-        zh: "列 `{column}` 的 {what} {code} 不受支持",
-        ja: "列 `{column}` の {what} {code} には対応していません",
-        de: "ihre Spalte `{column}` hat {what} {code}, was nicht unterstützt wird",
-    }
-    part_too_large(bytes, offset, limit) {
-        en: "it has a block of {bytes} bytes at byte {offset}, more than the limit of {limit}",
-        zh: "第 {offset} 字节处的一段有 {bytes} 字节，超过可读取的 {limit}",
-        ja: "バイト {offset} の部分は {bytes} バイトで、読み取れる {limit} を超えています",
-        de: "sie hat bei Byte {offset} einen Teil von {bytes} Bytes, mehr als die {limit}, die gelesen werden",
     }
     shard_in_other(path, flag) {
         en: "`{path}` contains GPT-2 tokens, not text: leave out `{flag}`",
@@ -190,97 +159,84 @@ messages! {
     }
 }
 
-impl Translate for PrepareError {
-    fn translate(&self) -> String {
+impl Say for PrepareError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::NoInput => no_input(),
-            Self::StdinTwice => stdin_twice(),
-            Self::NoMatch { pattern } => no_match(pattern.display()),
+            Self::NoInput => no_input(lang),
+            Self::StdinTwice => stdin_twice(lang),
+            Self::NoMatch { pattern } => no_match(lang, pattern.display()),
             Self::NoTexts { folder } => {
                 let endings = format!("`{}`", EXTENSIONS.join("`, `"));
-                no_texts(folder.display(), endings)
+                no_texts(lang, folder.display(), endings)
             }
-            Self::ValFraction { val_fraction } => share_outside(val_fraction),
-            Self::Exists { path } => exists(path.display()),
-            Self::InUse { folder, pid: Some(pid) } => in_use_by(folder.display(), pid),
-            Self::InUse { folder, pid: None } => in_use(folder.display()),
-            Self::Io { action, path, source } => io::failed(*action, path, source),
-            Self::DiskFull { path, written_bytes } => disk_full(path.display(), written_bytes),
+            Self::ValFraction { val_fraction } => share_outside(lang, val_fraction),
+            Self::Exists { path } => exists(lang, path.display()),
+            Self::InUse { folder, pid: Some(pid) } => in_use_by(lang, folder.display(), pid),
+            Self::InUse { folder, pid: None } => in_use(lang, folder.display()),
+            Self::Io { action, path, source } => action.failed(lang, path, source),
+            Self::DiskFull { path, written_bytes } => {
+                disk_full(lang, path.display(), written_bytes)
+            }
             Self::TooLittleDisk { need: DiskNeed { usual_bytes, most_bytes }, free_bytes } => {
                 let need = if usual_bytes == most_bytes {
-                    need_bytes(most_bytes)
+                    need_bytes(lang, most_bytes)
                 } else {
-                    need_range(usual_bytes, most_bytes)
+                    need_range(lang, usual_bytes, most_bytes)
                 };
-                too_little_disk(need, free_bytes)
+                too_little_disk(lang, need, free_bytes)
             }
-            Self::NotUtf8 { path, offset } => not_utf8(path.display(), offset),
-            Self::RowNotUtf8 { path, row } => row_not_utf8(path.display(), row),
-            Self::Parquet { path, source } => parquet(path.display(), source.translate()),
-            Self::Shard { source } => source.translate(),
-            Self::ShardInOther { path, flag } => shard_in_other(path.display(), flag),
-            Self::NoEndOfText { path } => no_end_of_text(path.display()),
+            Self::NotUtf8 { path, offset } => not_utf8(lang, path.display(), offset),
+            Self::RowNotUtf8 { path, row } => row_not_utf8(lang, path.display(), row),
+            Self::Parquet { path, source } => parquet(lang, path.display(), source.say(lang)),
+            Self::Shard { source } => source.say(lang),
+            Self::ShardInOther { path, flag } => shard_in_other(lang, path.display(), flag),
+            Self::NoEndOfText { path } => no_end_of_text(lang, path.display()),
             Self::NotJson { path, line, column, reason } => {
-                not_json(path.display(), line, reason, column)
+                not_json(lang, path.display(), line, reason, column)
             }
             Self::NoField { path, line, field, fields } => {
-                let message = no_field(path.display(), line, field);
+                let message = no_field(lang, path.display(), line, field);
                 if fields.is_empty() {
                     return message;
                 }
-                message + &other_fields(format!("`{}`", fields.join("`, `")))
+                message + &other_fields(lang, format!("`{}`", fields.join("`, `")))
             }
             Self::NotText { path, line, field, found } => {
-                not_text(path.display(), line, field, kind(*found))
+                not_text(lang, path.display(), line, field, kind(lang, *found))
             }
             Self::LineTooLong { path, line, limit_bytes } => {
-                line_too_long(path.display(), line, limit_bytes)
+                line_too_long(lang, path.display(), line, limit_bytes)
             }
-            Self::TooManySymbols { symbols, limit } => too_many_symbols(symbols, limit),
-            Self::Changed => changed(),
-            Self::Encode { source } => source.translate(),
-            Self::Empty => empty(),
+            Self::TooManySymbols { symbols, limit } => too_many_symbols(lang, symbols, limit),
+            Self::Changed => changed(lang),
+            Self::Encode { source } => source.say(lang),
+            Self::Empty => empty(lang),
             Self::EmptySplit { split, documents, characters, val_fraction, computed } => {
                 let file = file_name(*split);
                 let message = match documents {
-                    1 => empty_split_of_one(file, val_fraction, characters),
-                    _ => empty_split(file, val_fraction, documents, characters),
+                    1 => empty_split_of_one(lang, file, val_fraction, characters),
+                    _ => empty_split(lang, file, val_fraction, documents, characters),
                 };
                 let better = computed.map_or_else(String::new, |share| {
                     let HeldOut { val_fraction, documents } = share;
-                    better_share(val_fraction, documents)
+                    better_share(lang, val_fraction, documents)
                 });
                 message + &better
             }
-            Self::Stopped => stopped(),
-            Self::Paused => paused(),
+            Self::Stopped => stopped(lang),
+            Self::Paused => paused(lang),
         }
     }
 }
 
-impl Translate for ParquetError {
-    fn translate(&self) -> String {
-        match self {
-            Self::Io { offset, source } => parquet_io(source, offset),
-            Self::NotParquet => not_parquet(),
-            Self::Encrypted => encrypted(),
-            Self::Damaged { offset } => damaged(offset),
-            Self::NoColumn { column, columns } => {
-                no_column(column, format!("`{}`", columns.join("`, `")))
-            }
-            Self::NotText { column } => column_not_text(column),
-            Self::NotSupported { column, what, code } => column_not_supported(column, what, code),
-            Self::TooLarge { offset, bytes, limit } => part_too_large(bytes, offset, limit),
-        }
-    }
-}
-
-fn kind(kind: JsonKind) -> String {
+fn kind(lang: Lang, kind: JsonKind) -> String {
     match kind {
-        JsonKind::Boolean => a_boolean(),
-        JsonKind::Number => a_number(),
-        JsonKind::Null => null(),
-        JsonKind::Array => an_array(),
-        JsonKind::Object => an_object(),
+        JsonKind::Boolean => a_boolean(lang),
+        JsonKind::Number => a_number(lang),
+        JsonKind::Null => null(lang),
+        JsonKind::Array => an_array(lang),
+        JsonKind::Object => an_object(lang),
     }
 }
+
+fitgpt_say::displays_english!(PrepareError);

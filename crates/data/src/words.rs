@@ -1,11 +1,14 @@
-//! What is wrong with a dataset, a vocabulary or a text.
+//! What an error of this crate says.
 
-use fitgpt_data::{DataError, MetaError, tokenizer::TokenizerError};
-use fitgpt_pickle::PickleError;
+use fitgpt_say::{Lang, Say};
 
-use super::{Translate, io};
+use super::{
+    error::{DataError, MetaError},
+    prepare_line,
+    tokenizer::TokenizerError,
+};
 
-messages! {
+fitgpt_say::messages! {
     no_dataset(dataset, folders, prepare) {
         en: "there is no dataset `{dataset}`: no folder {folders}; make it with `{prepare}`",
         zh: "找不到数据集 `{dataset}`：没有文件夹 {folders}；可以用 `{prepare}` 生成",
@@ -93,59 +96,6 @@ messages! {
         ja: "`{path}` はデータセットの語彙ではありません: {reason}",
         de: "`{path}` ist nicht das Vokabular eines Datensatzes: {reason}",
     }
-
-    code(opcode, offset) {
-        en: "it would run code, which is not allowed (opcode `{opcode}` at byte {offset})",
-        zh: "它会执行代码，这里不允许（第 {offset} 字节的操作码 `{opcode}`）",
-        ja: "コードを実行しようとしますが、許可されていません（バイト {offset} のオペコード `{opcode}`）",
-        de: "sie würde Code ausführen, was nicht erlaubt ist (Opcode `{opcode}` bei Byte {offset})",
-    }
-    global(global, offset) {
-        en: "it refers to `{global}`, which is not allowed (at byte {offset})",
-        zh: "它引用了 `{global}`，这里不允许（第 {offset} 字节处）",
-        ja: "`{global}` を参照していますが、許可されていません（バイト {offset}）",
-        de: "sie verweist auf `{global}`, was nicht erlaubt ist (bei Byte {offset})",
-    }
-    unknown_opcode(byte, offset) {
-        en: "it is not a supported pickle (byte {byte} at {offset} is not an opcode)",
-        zh: "它不是可读取的 pickle（位置 {offset} 的字节 {byte} 不是操作码）",
-        ja: "読み取れる pickle ではありません（位置 {offset} のバイト {byte} はオペコードではありません）",
-        de: "sie ist kein lesbares Pickle (Byte {byte} bei {offset} ist kein Opcode)",
-    }
-    cut_off(length) {
-        en: "it is cut off: it ends after {length} bytes, before its end mark",
-        zh: "它不完整：在结束标记之前，{length} 字节处就中断了",
-        ja: "途中で切れています。終端記号の前、{length} バイトで終わっています",
-        de: "sie ist abgeschnitten: sie endet nach {length} Byte, vor ihrer Endmarke",
-    }
-    no_operand(offset) {
-        en: "it is not a valid pickle (the opcode at byte {offset} lacks its operand)",
-        zh: "它不是有效的 pickle（第 {offset} 字节的操作码缺少操作数）",
-        ja: "有効な pickle ではありません（バイト {offset} のオペコードにオペランドがありません）",
-        de: "sie ist kein gültiges Pickle (dem Opcode bei Byte {offset} fehlt sein Operand)",
-    }
-    bad_value(offset) {
-        en: "it is not a valid pickle (the value at byte {offset} cannot be decoded)",
-        zh: "它不是有效的 pickle（第 {offset} 字节的值无法解码）",
-        ja: "有効な pickle ではありません（バイト {offset} の値をデコードできません）",
-        de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
-    }
-    too_large(offset) {
-        en: "it has more values than are supported (at byte {offset})",
-        zh: "其中的值超出了可读取的数量（第 {offset} 字节处）",
-        ja: "値が多すぎて読み取れません（バイト {offset}）",
-        de: "sie enthält zu viele Werte (bei Byte {offset})",
-    }
-    cannot_read(error) {
-        en: "it cannot be read: {error}", zh: "无法读取：{error}", ja: "読み取れません: {error}", de: "sie ist nicht lesbar: {error}",
-    }
-    trailing(extra) {
-        en: "it has {extra} bytes after its end mark",
-        zh: "结束标记之后还有 {extra} 字节",
-        ja: "終端記号の後にさらに {extra} バイト続いています",
-        de: "nach ihrer Endmarke folgen noch {extra} Byte",
-    }
-
     not_a_dict(found) {
         en: "it is a pickled `{found}`, not a `dict`",
         zh: "其中存的是 `{found}`，而不是 `dict`",
@@ -179,7 +129,6 @@ messages! {
         ja: "id {id} と記号 `{symbol}` について `itos` と `stoi` が食い違っています",
         de: "`itos` und `stoi` sind sich über die ID {id} und das Zeichen `{symbol}` nicht einig",
     }
-
     unknown_character(character, position) {
         en: "the vocabulary has no `{character}`, which is character {position} of the text",
         zh: "词表中没有 `{character}`，它是文本的第 {position} 个字符",
@@ -206,91 +155,81 @@ messages! {
     }
 }
 
-/// What to do about it.
-pub(crate) fn hints(error: &DataError) -> Vec<String> {
-    match error {
-        DataError::NoDataset { .. } => vec![prepare_reads(), try_stories()],
-        _ => Vec::new(),
+impl DataError {
+    /// What to do about it.
+    pub fn hints(&self, lang: Lang) -> Vec<String> {
+        match self {
+            Self::NoDataset { .. } => vec![prepare_reads(lang), try_stories(lang)],
+            _ => Vec::new(),
+        }
     }
 }
 
-impl Translate for DataError {
-    fn translate(&self) -> String {
+impl Say for DataError {
+    fn say(&self, lang: Lang) -> String {
         match self {
             Self::NoDataset { dataset, looked_at } => {
                 let folder = |path: &std::path::PathBuf| format!("`{}`", path.display());
                 let mut folders: Vec<_> = looked_at.iter().map(folder).collect();
                 folders.dedup();
-                let prepare = fitgpt_data::prepare_line(dataset);
-                no_dataset(dataset, folders.join(&nor_folder()), prepare)
+                let prepare = prepare_line(dataset);
+                no_dataset(lang, dataset, folders.join(&nor_folder(lang)), prepare)
             }
-            Self::Missing { path } => missing(path.display()),
-            Self::NotAFile { path } => not_a_file(path.display()),
-            Self::Io { action, path, source } => io::failed(*action, path, source),
-            Self::Empty { path } => empty(path.display()),
-            Self::OddLength { path, bytes, width } => odd_length(path.display(), bytes, width),
+            Self::Missing { path } => missing(lang, path.display()),
+            Self::NotAFile { path } => not_a_file(lang, path.display()),
+            Self::Io { action, path, source } => action.failed(lang, path, source),
+            Self::Empty { path } => empty(lang, path.display()),
+            Self::OddLength { path, bytes, width } => {
+                odd_length(lang, path.display(), bytes, width)
+            }
             Self::WrongCount { path, announced, held } => {
-                wrong_count(path.display(), announced, held)
+                wrong_count(lang, path.display(), announced, held)
             }
-            Self::HeaderCut { path, bytes } => header_cut(path.display(), bytes),
+            Self::HeaderCut { path, bytes } => header_cut(lang, path.display(), bytes),
             Self::ShardVersion { path, magic, version } => {
-                shard_version(path.display(), magic, version)
+                shard_version(lang, path.display(), magic, version)
             }
             Self::TooShort { path, tokens, block_size } => {
-                too_short(path.display(), tokens, block_size, block_size + 1)
+                too_short(lang, path.display(), tokens, block_size, block_size + 1)
             }
             Self::OutsideVocabulary { path, position, token, vocab_size } => {
-                outside_vocabulary(token, position, path.display(), vocab_size)
+                outside_vocabulary(lang, token, position, path.display(), vocab_size)
             }
-            Self::Shrank { path, tokens, end } => shrank(path.display(), tokens, end),
+            Self::Shrank { path, tokens, end } => shrank(lang, path.display(), tokens, end),
             Self::MetaTooLarge { path, bytes, limit } => {
-                meta_too_large(path.display(), bytes, limit)
+                meta_too_large(lang, path.display(), bytes, limit)
             }
-            Self::Pickle { path, source } => unreadable(path.display(), source.translate()),
-            Self::Meta { path, source } => not_a_vocabulary(path.display(), source.translate()),
+            Self::Pickle { path, source } => unreadable(lang, path.display(), source.say(lang)),
+            Self::Meta { path, source } => not_a_vocabulary(lang, path.display(), source.say(lang)),
         }
     }
 }
 
-impl Translate for PickleError {
-    fn translate(&self) -> String {
+impl Say for MetaError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Code { opcode, offset } => code(opcode, offset),
-            Self::Global { global: name, offset } => global(name, offset),
-            Self::UnknownOpcode { byte, offset } => unknown_opcode(format!("{byte:#04x}"), offset),
-            Self::CutOff { length } => cut_off(length),
-            Self::NoOperand { offset } => no_operand(offset),
-            Self::BadValue { offset } => bad_value(offset),
-            Self::TooLarge { offset } => too_large(offset),
-            Self::Trailing { extra } => trailing(extra),
-            Self::Io(error) => cannot_read(error),
+            Self::NotADict { found } => not_a_dict(lang, found),
+            Self::NoKey { key } => no_key(lang, key),
+            Self::WrongType { place, expected, found } => wrong_type(lang, place, expected, found),
+            Self::VocabSize { vocab_size: size, limit } => vocab_size(lang, size, limit),
+            Self::IdOutside { place, id, vocab_size } => id_outside(lang, place, id, vocab_size),
+            Self::Disagree { id, symbol } => disagree(lang, id, symbol),
         }
     }
 }
 
-impl Translate for MetaError {
-    fn translate(&self) -> String {
-        match self {
-            Self::NotADict { found } => not_a_dict(found),
-            Self::NoKey { key } => no_key(key),
-            Self::WrongType { place, expected, found } => wrong_type(place, expected, found),
-            Self::VocabSize { vocab_size: size, limit } => vocab_size(size, limit),
-            Self::IdOutside { place, id, vocab_size } => id_outside(place, id, vocab_size),
-            Self::Disagree { id, symbol } => disagree(id, symbol),
-        }
-    }
-}
-
-impl Translate for TokenizerError {
-    fn translate(&self) -> String {
+impl Say for TokenizerError {
+    fn say(&self, lang: Lang) -> String {
         match self {
             Self::UnknownCharacter { character, position } => {
-                unknown_character(character.escape_debug(), position)
+                unknown_character(lang, character.escape_debug(), position)
             }
-            Self::NotAnId { word } => not_an_id(word),
-            Self::NoToken { path, token } => no_token(path.display(), token),
-            Self::NotSplit { reason } => not_split(reason),
-            Self::File { path, reason } => tokenizer_file(path.display(), reason),
+            Self::NotAnId { word } => not_an_id(lang, word),
+            Self::NoToken { path, token } => no_token(lang, path.display(), token),
+            Self::NotSplit { reason } => not_split(lang, reason),
+            Self::File { path, reason } => tokenizer_file(lang, path.display(), reason),
         }
     }
 }
+
+fitgpt_say::displays_english!(DataError, MetaError, TokenizerError);

@@ -1,26 +1,21 @@
-//! Why a config was refused.
+//! What a [`ConfigError`] says.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 
-use fitgpt_config::{ConfigError, FamilyRule, Location, ValueKind, ValueRange};
+use fitgpt_say::{Lang, Say};
 
-use super::{Translate, python};
+use super::{
+    error::{ConfigError, FamilyRule, Location},
+    key::{ValueKind, ValueRange},
+};
 
-messages! {
+fitgpt_say::messages! {
     /// The place of a command-line override.
     command_line() { en: "command line", zh: "命令行", ja: "コマンドライン", de: "Kommandozeile" }
     /// The place of a default.
     default_value() { en: "default", zh: "默认值", ja: "既定値", de: "Vorgabewert" }
     /// The place of a value from a checkpoint.
     checkpoint() { en: "the checkpoint", zh: "检查点", ja: "チェックポイント", de: "Checkpoint" }
-
-    /// Below the path of a config that does not exist.
-    presets_are(presets) {
-        en: "built-in presets: {presets}",
-        zh: "内置预设：{presets}",
-        ja: "組み込みのプリセット: {presets}",
-        de: "eingebaute Vorlagen: {presets}",
-    }
     unknown_key(key) {
         en: "unknown key `{key}`",
         zh: "未知的配置项 `{key}`",
@@ -105,12 +100,10 @@ messages! {
         ja: "{product} は 64 ビットに収まりません",
         de: "{product} übersteigt 64 Bit",
     }
-
     /// Between the last two of a list.
     or() { en: " or ", zh: " 或 ", ja: " または ", de: " oder " }
     /// Between the others.
     comma() { en: ", ", zh: "、", ja: "、", de: ", " }
-
     an_int() { en: "an int", zh: "整数", ja: "整数", de: "eine ganze Zahl" }
     a_float() { en: "a float", zh: "数值", ja: "数値", de: "eine Zahl" }
     a_bool() { en: "True or False", zh: " True 或 False", ja: " True または False ", de: "True oder False" }
@@ -124,7 +117,6 @@ messages! {
     string_or_bytes() {
         en: "a string or a number of bytes", zh: "字符串或字节数", ja: "文字列またはバイト数", de: "eine Zeichenkette oder eine Anzahl Bytes",
     }
-
     anything() { en: "anything", zh: "是任意值", ja: "任意の値", de: "irgendetwas" }
     whole(min, max) {
         en: "from {min} to {max}", zh: "在 {min} 到 {max} 之间", ja: " {min} 以上 {max} 以下", de: "von {min} bis {max}",
@@ -146,88 +138,102 @@ messages! {
     }
 }
 
-/// A place as text: `train.py:3:1`, or a word if it is not a file.
-pub(crate) fn place(place: &Location) -> String {
-    let source = match place.source.as_str() {
-        "command line" => command_line(),
-        "default" => default_value(),
-        "the checkpoint" => checkpoint(),
-        other => match other.strip_prefix("command line, ") {
-            Some(key) => format!("{}, {key}", command_line()),
-            None => other.to_owned(), // a file
-        },
-    };
-    Location { source, ..place.clone() }.to_string()
+impl Say for Location {
+    /// `train.py:3:1`, or a word if it is not a file.
+    fn say(&self, lang: Lang) -> String {
+        let source = match self.source.as_str() {
+            "command line" => command_line(lang),
+            "default" => default_value(lang),
+            "the checkpoint" => checkpoint(lang),
+            other => match other.strip_prefix("command line, ") {
+                Some(key) => format!("{}, {key}", command_line(lang)),
+                None => other.to_owned(), // a file
+            },
+        };
+        Self { source, ..self.clone() }.to_string()
+    }
 }
 
-impl Translate for ConfigError {
+impl Say for ConfigError {
     /// Without the place, which is shown separately.
-    fn translate(&self) -> String {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Python { reason, .. } => python::reason(reason),
-            Self::UnknownKey { key, nearest: Some(near), .. } => unknown_key_near(key, near),
-            Self::UnknownKey { key, nearest: None, .. } => unknown_key(key),
-            Self::WrongKind { key, value, expected, .. } => wrong_kind(key, kind(*expected), value),
-            Self::OutOfRange { key, value, range, .. } => out_of_range(key, within(*range), value),
+            Self::Python { reason, .. } => reason.say(lang),
+            Self::UnknownKey { key, nearest: Some(near), .. } => unknown_key_near(lang, key, near),
+            Self::UnknownKey { key, nearest: None, .. } => unknown_key(lang, key),
+            Self::WrongKind { key, value, expected, .. } => {
+                wrong_kind(lang, key, kind(lang, *expected), value)
+            }
+            Self::OutOfRange { key, value, range, .. } => {
+                out_of_range(lang, key, within(lang, *range), value)
+            }
             Self::NotAChoice { key, value, choices, .. } => {
-                not_a_choice(key, one_of(choices), value)
+                not_a_choice(lang, key, one_of(lang, choices), value)
             }
-            Self::NotASize { key, value, .. } => not_a_size(key, value),
+            Self::NotASize { key, value, .. } => not_a_size(lang, key, value),
             Self::HeadsDoNotDivide { n_embd, n_head, heads: divisors, widths, .. } => {
-                heads(n_embd, n_head, one_of(divisors), one_of(widths))
+                heads(lang, n_embd, n_head, one_of(lang, divisors), one_of(lang, widths))
             }
-            Self::NotOfFamily { key, family, .. } => not_of_family(key, family),
-            Self::NotOfOptimizer { key, optimizer, .. } => not_of_optimizer(key, optimizer),
+            Self::NotOfFamily { key, family, .. } => not_of_family(lang, key, family),
+            Self::NotOfOptimizer { key, optimizer, .. } => not_of_optimizer(lang, key, optimizer),
             Self::BreaksFamilyRule { rule, .. } => match *rule {
-                FamilyRule::KeyValueHeads { n_head, n_kv_head } => kv_heads(n_kv_head, n_head),
-                FamilyRule::OddHead { head_dim } => odd_head(head_dim),
+                FamilyRule::KeyValueHeads { n_head, n_kv_head } => {
+                    kv_heads(lang, n_kv_head, n_head)
+                }
+                FamilyRule::OddHead { head_dim } => odd_head(lang, head_dim),
             },
             Self::EvalBlockTooLong { eval_block_size, block_size, .. } => {
-                eval_block(eval_block_size, block_size)
+                eval_block(lang, eval_block_size, block_size)
             }
             Self::LanesDoNotDivide { lanes: n, accumulation, works, .. } => {
-                lanes(accumulation, n, works.arguments())
+                lanes(lang, accumulation, n, works.arguments())
             }
             Self::TooLarge { product, .. } => {
                 let factors: Vec<_> = product.iter().map(|factor| format!("`{factor}`")).collect();
-                too_large(factors.join(" × "))
+                too_large(lang, factors.join(" × "))
             }
         }
     }
 }
 
-fn kind(kind: ValueKind) -> String {
+fn kind(lang: Lang, kind: ValueKind) -> String {
     match kind {
-        ValueKind::Int => an_int(),
-        ValueKind::Float => a_float(),
-        ValueKind::Bool => a_bool(),
-        ValueKind::Text | ValueKind::Choice(_) | ValueKind::Device(_) => a_string(),
-        ValueKind::ChoiceOrNone(_) => string_or_none(),
-        ValueKind::BoolOr(_) => bool_or_string(),
-        ValueKind::Size => string_or_bytes(),
+        ValueKind::Int => an_int(lang),
+        ValueKind::Float => a_float(lang),
+        ValueKind::Bool => a_bool(lang),
+        ValueKind::Text | ValueKind::Choice(_) | ValueKind::Device(_) => a_string(lang),
+        ValueKind::ChoiceOrNone(_) => string_or_none(lang),
+        ValueKind::BoolOr(_) => bool_or_string(lang),
+        ValueKind::Size => string_or_bytes(lang),
     }
 }
 
-fn within(range: ValueRange) -> String {
+fn within(lang: Lang, range: ValueRange) -> String {
     match range {
-        ValueRange::Any => anything(),
-        ValueRange::Whole { min, max } => whole(min, max),
-        ValueRange::NotNegative => not_negative(),
-        ValueRange::Positive => positive(),
-        ValueRange::BelowOne => below_one(),
-        ValueRange::Share => share(),
-        ValueRange::NotEmpty => not_empty(),
+        ValueRange::Any => anything(lang),
+        ValueRange::Whole { min, max } => whole(lang, min, max),
+        ValueRange::NotNegative => not_negative(lang),
+        ValueRange::Positive => positive(lang),
+        ValueRange::BelowOne => below_one(lang),
+        ValueRange::Share => share(lang),
+        ValueRange::NotEmpty => not_empty(lang),
     }
 }
 
 /// `a`, `b` or `c`.
-fn one_of(items: &[impl Display]) -> String {
+fn one_of(lang: Lang, items: &[impl Display]) -> String {
     let mut text = String::new();
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
-            text += &if index + 1 == items.len() { or() } else { comma() };
+            text += &if index + 1 == items.len() { or(lang) } else { comma(lang) };
         }
         let _ = write!(text, "`{item}`");
     }
     text
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place(), self.say(Lang::English))
+    }
 }

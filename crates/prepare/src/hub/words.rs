@@ -1,10 +1,10 @@
-//! Why something was not downloaded, and what to do.
+//! What a [`HubError`] says, and what to do.
 
-use fitgpt_prepare::hub::HubError;
+use fitgpt_say::{Lang, Say};
 
-use super::{Translate, io};
+use super::error::HubError;
 
-messages! {
+fitgpt_say::messages! {
     not_built() { en: "this build cannot download: it has no feature `hub`" }
     not_in_cache(repo) { en: "`{repo}` is not in the cache, and `HF_HUB_OFFLINE` is set" }
     file_not_in_cache(repo, path) { en: "`{repo}`: `{path}` is not in the cache, and `HF_HUB_OFFLINE` is set" }
@@ -45,55 +45,59 @@ messages! {
     build_with_hub() { en: "build with `--features hub`, or download with `hf download` and pass the files" }
 }
 
-impl Translate for HubError {
-    fn translate(&self) -> String {
+impl Say for HubError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::NotBuilt => not_built(),
-            Self::NotInCache { repo, path: None } => not_in_cache(repo),
-            Self::NotInCache { repo, path: Some(path) } => file_not_in_cache(repo, path),
-            Self::Unreachable { url, reason } => unreachable(url, reason),
-            Self::Unauthorized { repo, has_token: true } => unauthorized(repo),
-            Self::Unauthorized { repo, has_token: false } => no_token(repo),
-            Self::Forbidden { repo, reason } => forbidden(repo, reason),
-            Self::NotFound { repo, what } => not_found(repo, what),
-            Self::TooManyRequests { attempts } => too_many_requests(attempts),
-            Self::Status { url, status: code } => status(url, code),
-            Self::BadResponse { url, reason } => bad_response(url, reason),
+            Self::NotBuilt => not_built(lang),
+            Self::NotInCache { repo, path: None } => not_in_cache(lang, repo),
+            Self::NotInCache { repo, path: Some(path) } => file_not_in_cache(lang, repo, path),
+            Self::Unreachable { url, reason } => unreachable(lang, url, reason),
+            Self::Unauthorized { repo, has_token: true } => unauthorized(lang, repo),
+            Self::Unauthorized { repo, has_token: false } => no_token(lang, repo),
+            Self::Forbidden { repo, reason } => forbidden(lang, repo, reason),
+            Self::NotFound { repo, what } => not_found(lang, repo, what),
+            Self::TooManyRequests { attempts } => too_many_requests(lang, attempts),
+            Self::Status { url, status: code } => status(lang, url, code),
+            Self::BadResponse { url, reason } => bad_response(lang, url, reason),
             Self::BrokenOff { path, bytes, total_bytes, attempts } => {
-                broken_off(path, bytes, total_bytes, attempts)
+                broken_off(lang, path, bytes, total_bytes, attempts)
             }
-            Self::WrongHash { path, found, expected } => wrong_hash(path, found, expected),
-            Self::NoFiles { repo, pattern, revision } => no_files(repo, pattern, revision),
+            Self::WrongHash { path, found, expected } => wrong_hash(lang, path, found, expected),
+            Self::NoFiles { repo, pattern, revision } => no_files(lang, repo, pattern, revision),
             Self::NoSample { dataset, sample, samples } => {
-                no_sample(dataset, sample, samples.join(", "))
+                no_sample(lang, dataset, sample, samples.join(", "))
             }
             Self::TooLittleDisk { need_bytes, free_bytes, folder } => {
-                too_little_disk(need_bytes, folder.display(), free_bytes)
+                too_little_disk(lang, need_bytes, folder.display(), free_bytes)
             }
-            Self::Io { action, path, source } => io::failed(*action, path, source),
-            Self::Stopped => stopped(),
+            Self::Io { action, path, source } => action.failed(lang, path, source),
+            Self::Stopped => stopped(lang),
         }
     }
 }
 
-/// What to do about it.
-pub(crate) fn hint(error: &HubError) -> Option<String> {
-    Some(match error {
-        HubError::NotBuilt => build_with_hub(),
-        HubError::NotInCache { .. } => unset_offline(),
-        HubError::Unreachable { .. } => check_network(),
-        HubError::Unauthorized { .. } => set_a_token(),
-        HubError::Forbidden { repo, .. } => accept_terms(repo),
-        HubError::TooManyRequests { .. }
-        | HubError::Status { .. }
-        | HubError::BrokenOff { .. }
-        | HubError::WrongHash { .. } => try_later(),
-        HubError::TooLittleDisk { .. } => smaller_or_elsewhere(),
-        HubError::NotFound { .. }
-        | HubError::BadResponse { .. }
-        | HubError::NoFiles { .. }
-        | HubError::NoSample { .. }
-        | HubError::Io { .. }
-        | HubError::Stopped => return None,
-    })
+impl HubError {
+    /// What to do about it.
+    pub fn hint(&self, lang: Lang) -> Option<String> {
+        Some(match self {
+            Self::NotBuilt => build_with_hub(lang),
+            Self::NotInCache { .. } => unset_offline(lang),
+            Self::Unreachable { .. } => check_network(lang),
+            Self::Unauthorized { .. } => set_a_token(lang),
+            Self::Forbidden { repo, .. } => accept_terms(lang, repo),
+            Self::TooManyRequests { .. }
+            | Self::Status { .. }
+            | Self::BrokenOff { .. }
+            | Self::WrongHash { .. } => try_later(lang),
+            Self::TooLittleDisk { .. } => smaller_or_elsewhere(lang),
+            Self::NotFound { .. }
+            | Self::BadResponse { .. }
+            | Self::NoFiles { .. }
+            | Self::NoSample { .. }
+            | Self::Io { .. }
+            | Self::Stopped => return None,
+        })
+    }
 }
+
+fitgpt_say::displays_english!(HubError);

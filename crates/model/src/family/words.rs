@@ -1,11 +1,11 @@
-//! Why a `config.json` does not describe a model that this program has.
+//! What a [`FamilyError`] says.
 
 use fitgpt_config::Family;
-use fitgpt_model::family::{FamilyError, Requirement};
+use fitgpt_say::{Lang, Say};
 
-use super::Translate;
+use super::json::{FamilyError, Requirement};
 
-messages! {
+fitgpt_say::messages! {
     not_an_object() { en: "it should be a JSON object", zh: "它应是一个 JSON 对象", ja: "JSON オブジェクトではありません", de: "es sollte ein JSON-Objekt sein" }
     model_type(found, supported) {
         en: "`model_type` `{found}` is not supported: it can be {supported}",
@@ -33,29 +33,33 @@ messages! {
     at_least_block(block) { en: "at least `block_size` {block}", zh: "至少为 `block_size` {block}", ja: "`block_size` {block} 以上", de: "mindestens `block_size` {block}" }
 }
 
-impl Translate for FamilyError {
-    fn translate(&self) -> String {
+impl Say for FamilyError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::NotAnObject => not_an_object(),
+            Self::NotAnObject => not_an_object(lang),
             Self::ModelType { found } => {
-                model_type(found, Family::ALL.map(Family::name).join(", "))
+                model_type(lang, found, Family::ALL.map(Family::name).join(", "))
             }
-            Self::Missing { key } => missing(key),
-            Self::UnsupportedValue { key, expected, found } => unfit(key, claim(*expected), found),
+            Self::Missing { key } => missing(lang, key),
+            Self::UnsupportedValue { key, expected, found } => {
+                unfit(lang, key, claim(lang, *expected), found)
+            }
         }
     }
 }
 
-fn claim(claim: Requirement) -> String {
+fn claim(lang: Lang, claim: Requirement) -> String {
     match claim {
         Requirement::Is(value) | Requirement::Kind(value) => value.to_owned(),
-        Requirement::Either(first, second) => either(first, second),
-        Requirement::Within(least, most) => within(least, most),
-        Requirement::UpTo(most) => within("1", most),
-        Requirement::Divides(key) => divides(key),
-        Requirement::Even => even(),
-        Requirement::Positive => positive(),
-        Requirement::RopeType => rope_type(),
-        Requirement::AtLeastBlock(block) => at_least_block(block),
+        Requirement::Either(first, second) => either(lang, first, second),
+        Requirement::Within(least, most) => within(lang, least, most),
+        Requirement::UpTo(most) => within(lang, "1", most),
+        Requirement::Divides(key) => divides(lang, key),
+        Requirement::Even => even(lang),
+        Requirement::Positive => positive(lang),
+        Requirement::RopeType => rope_type(lang),
+        Requirement::AtLeastBlock(block) => at_least_block(lang, block),
     }
 }
+
+fitgpt_say::displays_english!(FamilyError);

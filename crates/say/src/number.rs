@@ -1,6 +1,6 @@
 //! Numbers as people write them.
 
-use super::{Lang, lang};
+use super::Lang;
 
 /// Units that mark the number before them as a decimal, which German writes with a comma.
 const UNITS: &[&str] = &[
@@ -9,12 +9,8 @@ const UNITS: &[&str] = &[
 ];
 
 /// `524,288`; in German `524.288`.
-pub(crate) fn grouped(n: u64) -> String {
-    let separator = if lang() == Lang::German { '.' } else { ',' };
-    grouped_by(n, separator)
-}
-
-fn grouped_by(n: u64, separator: char) -> String {
+pub fn grouped(lang: Lang, n: u64) -> String {
+    let separator = if lang == Lang::German { '.' } else { ',' };
     let digits = n.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -26,9 +22,9 @@ fn grouped_by(n: u64, separator: char) -> String {
     text
 }
 
-/// `text` with the decimal marks of the user's language.
-pub(crate) fn localized(text: String) -> String {
-    if lang() == Lang::German { with_commas(&text) } else { text }
+/// `text` with the decimal marks of `lang`.
+pub fn localized(lang: Lang, text: String) -> String {
+    if lang == Lang::German { with_commas(&text) } else { text }
 }
 
 /// Replaces the point of `12.5 GiB` by a comma. A number without a unit may be a version, and code
@@ -64,10 +60,10 @@ mod tests {
 
     #[test]
     fn digits_are_grouped_by_three() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(524_288), "524,288");
-        assert_eq!(grouped_by(1_000_000, '.'), "1.000.000");
+        assert_eq!(grouped(Lang::English, 0), "0");
+        assert_eq!(grouped(Lang::English, 999), "999");
+        assert_eq!(grouped(Lang::English, 524_288), "524,288");
+        assert_eq!(grouped(Lang::German, 1_000_000), "1.000.000");
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Why a config's Python was not read.
+//! What a [`Reason`] says.
 
-use fitgpt_config::{Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun};
+use fitgpt_say::{Lang, Say};
 
-messages! {
+use super::reason::{Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun};
+
+fitgpt_say::messages! {
     expected(wanted, found) {
         en: "expected {wanted}, found `{found}`",
         zh: "此处应为{wanted}，却是 `{found}`",
@@ -64,7 +66,6 @@ messages! {
         ja: "`{function}` は{given}を受け取れません",
         de: "ungeeignet für `{function}`: {given}",
     }
-
     value() { en: "a value", zh: "一个值", ja: "値", de: "ein Wert" }
     expression() { en: "an expression", zh: "表达式", ja: "式", de: "ein Ausdruck" }
     one_expression() { en: "one expression", zh: "单个表达式", ja: "1 つの式", de: "ein einziger Ausdruck" }
@@ -89,7 +90,6 @@ messages! {
     this_text(text) { en: "`{text}`", zh: " `{text}`", ja: " `{text}` ", de: "`{text}`" }
     end_of_line() { en: "end of line", zh: "行尾", ja: "行末", de: "Zeilenende" }
     end_of_file() { en: "end of file", zh: "文件末尾", ja: "ファイル末尾", de: "Dateiende" }
-
     statement(word) {
         en: "a `{word}` statement", zh: "含 `{word}` 的语句", ja: "`{word}` を使う文", de: "eine Anweisung mit `{word}`",
     }
@@ -137,7 +137,6 @@ messages! {
         ja: "設定ファイルの外でのマシン情報の問い合わせ",
         de: "eine Abfrage des Rechners außerhalb einer Konfigurationsdatei",
     }
-
     none() { en: "None", zh: " None ", ja: " None ", de: "None" }
     a_bool() { en: "a bool", zh: "布尔值", ja: "真偽値", de: "ein Wahrheitswert" }
     an_int() { en: "an int", zh: "整数", ja: "整数", de: "eine ganze Zahl" }
@@ -155,89 +154,95 @@ messages! {
     }
 }
 
-pub(crate) fn reason(reason: &Reason) -> String {
-    match reason {
-        Reason::Expected { expected: wanted, found } => {
-            let found = match found {
-                FoundToken::Text(text) => text.clone(),
-                FoundToken::EndOfLine => end_of_line(),
-                FoundToken::EndOfFile => end_of_file(),
-            };
-            expected(self::wanted(*wanted), found)
-        }
-        Reason::Unsupported { what } => unsupported(construct(what)),
-        Reason::Indented => indented(),
-        Reason::BadNumber { literal } => bad_number(literal),
-        Reason::UnterminatedString => open_string(),
-        Reason::BadEscape => bad_escape(),
-        Reason::TextTooLong { limit } => too_long(limit),
-        Reason::TooDeep { limit } => too_deep(limit),
-        Reason::UnknownName { name } => unknown_name(name),
-        Reason::DivisionByZero => by_zero(),
-        Reason::Overflow => overflow(),
-        Reason::Operands { operator, left, right } => operands(operator, noun(*left), noun(*right)),
-        Reason::Argument { function, given } => {
-            let given = match given {
-                GivenArguments::Nothing => nothing(),
-                GivenArguments::One(kind) => noun(*kind),
-                GivenArguments::Several(count) => several(count),
-                GivenArguments::NegativeBase => negative_base(),
-            };
-            argument(function, given)
+impl Say for Reason {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::Expected { expected: wanted, found } => {
+                let found = match found {
+                    FoundToken::Text(text) => text.clone(),
+                    FoundToken::EndOfLine => end_of_line(lang),
+                    FoundToken::EndOfFile => end_of_file(lang),
+                };
+                expected(lang, self::wanted(lang, *wanted), found)
+            }
+            Self::Unsupported { what } => unsupported(lang, construct(lang, what)),
+            Self::Indented => indented(lang),
+            Self::BadNumber { literal } => bad_number(lang, literal),
+            Self::UnterminatedString => open_string(lang),
+            Self::BadEscape => bad_escape(lang),
+            Self::TextTooLong { limit } => too_long(lang, limit),
+            Self::TooDeep { limit } => too_deep(lang, limit),
+            Self::UnknownName { name } => unknown_name(lang, name),
+            Self::DivisionByZero => by_zero(lang),
+            Self::Overflow => overflow(lang),
+            Self::Operands { operator, left, right } => {
+                operands(lang, operator, noun(lang, *left), noun(lang, *right))
+            }
+            Self::Argument { function, given } => {
+                let given = match given {
+                    GivenArguments::Nothing => nothing(lang),
+                    GivenArguments::One(kind) => noun(lang, *kind),
+                    GivenArguments::Several(count) => several(lang, count),
+                    GivenArguments::NegativeBase => negative_base(lang),
+                };
+                argument(lang, function, given)
+            }
         }
     }
 }
 
-fn wanted(wanted: ExpectedToken) -> String {
+fitgpt_say::displays_english!(Reason);
+
+fn wanted(lang: Lang, wanted: ExpectedToken) -> String {
     match wanted {
-        ExpectedToken::Value => value(),
-        ExpectedToken::Expression => expression(),
-        ExpectedToken::OneExpression => one_expression(),
-        ExpectedToken::EndOfLine => end_of_line_wanted(),
-        ExpectedToken::EndAfterBackslash => end_after_backslash(),
-        ExpectedToken::LineAfterBackslash => line_after_backslash(),
-        ExpectedToken::NameBeforeEquals => name_before_equals(),
-        ExpectedToken::NameAndOperator => name_and_operator(),
-        ExpectedToken::Operator => operator(),
-        ExpectedToken::Name => name(),
-        ExpectedToken::NameAfterDot => name_after_dot(),
-        ExpectedToken::Text(text) => this_text(text),
+        ExpectedToken::Value => value(lang),
+        ExpectedToken::Expression => expression(lang),
+        ExpectedToken::OneExpression => one_expression(lang),
+        ExpectedToken::EndOfLine => end_of_line_wanted(lang),
+        ExpectedToken::EndAfterBackslash => end_after_backslash(lang),
+        ExpectedToken::LineAfterBackslash => line_after_backslash(lang),
+        ExpectedToken::NameBeforeEquals => name_before_equals(lang),
+        ExpectedToken::NameAndOperator => name_and_operator(lang),
+        ExpectedToken::Operator => operator(lang),
+        ExpectedToken::Name => name(lang),
+        ExpectedToken::NameAfterDot => name_after_dot(lang),
+        ExpectedToken::Text(text) => this_text(lang, text),
     }
 }
 
-fn construct(construct: &Construct) -> String {
+fn construct(lang: Lang, construct: &Construct) -> String {
     match construct {
-        Construct::Statement(word) => statement(word),
-        Construct::Annotation => annotation(),
-        Construct::TupleAssignment => tuple_assignment(),
-        Construct::Unassigned => unassigned(),
-        Construct::Tuple => tuple(),
-        Construct::Attribute => attribute(),
-        Construct::AttributePath(path) => attribute_path(path),
-        Construct::Index => index(),
-        Construct::Call => call(),
-        Construct::CallOf(path) => call_of(path),
-        Construct::Operator(word) => operator_named(word),
-        Construct::Comprehension => comprehension(),
-        Construct::Lambda => lambda(),
-        Construct::List => list(),
-        Construct::DictOrSet => dict_or_set(),
-        Construct::Sign(text) => sign(text),
-        Construct::ArgumentByName => argument_by_name(),
-        Construct::Bytes => bytes(),
-        Construct::StringPrefix => string_prefix(),
-        Construct::FString => f_string(),
-        Construct::CharacterByName => character_by_name(),
-        Construct::Machine => machine(),
+        Construct::Statement(word) => statement(lang, word),
+        Construct::Annotation => annotation(lang),
+        Construct::TupleAssignment => tuple_assignment(lang),
+        Construct::Unassigned => unassigned(lang),
+        Construct::Tuple => tuple(lang),
+        Construct::Attribute => attribute(lang),
+        Construct::AttributePath(path) => attribute_path(lang, path),
+        Construct::Index => index(lang),
+        Construct::Call => call(lang),
+        Construct::CallOf(path) => call_of(lang, path),
+        Construct::Operator(word) => operator_named(lang, word),
+        Construct::Comprehension => comprehension(lang),
+        Construct::Lambda => lambda(lang),
+        Construct::List => list(lang),
+        Construct::DictOrSet => dict_or_set(lang),
+        Construct::Sign(text) => sign(lang, text),
+        Construct::ArgumentByName => argument_by_name(lang),
+        Construct::Bytes => bytes(lang),
+        Construct::StringPrefix => string_prefix(lang),
+        Construct::FString => f_string(lang),
+        Construct::CharacterByName => character_by_name(lang),
+        Construct::Machine => machine(lang),
     }
 }
 
-fn noun(noun: ValueNoun) -> String {
+fn noun(lang: Lang, noun: ValueNoun) -> String {
     match noun {
-        ValueNoun::None => none(),
-        ValueNoun::Bool => a_bool(),
-        ValueNoun::Int => an_int(),
-        ValueNoun::Float => a_float(),
-        ValueNoun::Str => a_string(),
+        ValueNoun::None => none(lang),
+        ValueNoun::Bool => a_bool(lang),
+        ValueNoun::Int => an_int(lang),
+        ValueNoun::Float => a_float(lang),
+        ValueNoun::Str => a_string(lang),
     }
 }

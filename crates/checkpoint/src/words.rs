@@ -1,11 +1,10 @@
-//! Why a checkpoint was not written or not read.
+//! What an error of this crate says.
 
-use fitgpt_checkpoint::CheckpointError;
-use fitgpt_exec::BackendError;
+use fitgpt_say::{Lang, Say};
 
-use super::{Translate, io};
+use super::{error::CheckpointError, events::EventError};
 
-messages! {
+fitgpt_say::messages! {
     in_use(dir) {
         en: "`{dir}` is in use by another run", zh: "`{dir}` 正被另一个训练使用", ja: "`{dir}` は別の実行が使用中です", de: "`{dir}` wird von einem anderen Lauf benutzt",
     }
@@ -17,13 +16,6 @@ messages! {
     }
     missing(path) {
         en: "no checkpoint: there is no `{path}`", zh: "没有检查点：`{path}` 不存在", ja: "チェックポイントがありません: `{path}` が存在しません", de: "kein Checkpoint: es gibt kein `{path}`",
-    }
-    /// What to do about a missing checkpoint.
-    train_first() {
-        en: "name the folder of a run, or train one with `fitgpt train --out_dir=FOLDER`",
-        zh: "请指定已有训练的文件夹，或用 `fitgpt train --out_dir=FOLDER` 训练一个",
-        ja: "実行のフォルダを指定するか、`fitgpt train --out_dir=FOLDER` で学習してください",
-        de: "den Ordner eines Laufs angeben oder mit `fitgpt train --out_dir=FOLDER` einen trainieren",
     }
     saved(path, source) {
         en: "cannot read `{path}`: {source}", zh: "无法读取 `{path}`：{source}", ja: "`{path}` を読めません: {source}", de: "`{path}` ist nicht lesbar: {source}",
@@ -167,76 +159,92 @@ messages! {
     store(tensor, source) {
         en: "cannot transfer `{tensor}`: {source}", zh: "无法传输 `{tensor}`：{source}", ja: "`{tensor}` を転送できません: {source}", de: "`{tensor}` lässt sich nicht übertragen: {source}",
     }
+    event(path, source) {
+        en: "an event cannot be written to `{path}`: {source}",
+        zh: "无法把事件写入 `{path}`：{source}",
+        ja: "イベントを `{path}` に書き込めません: {source}",
+        de: "ein Ereignis lässt sich nicht in `{path}` schreiben: {source}",
+    }
 }
 
-impl Translate for CheckpointError {
-    fn translate(&self) -> String {
+impl Say for CheckpointError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Io { action, path, source } => io::failed(*action, path, source),
-            Self::InUse { dir, pid: Some(pid) } => in_use_by(dir.display(), pid),
-            Self::InUse { dir, pid: None } => in_use(dir.display()),
-            Self::Missing { path } => missing(path.display()),
-            Self::Saved { path, source } => saved(path.display(), source.translate()),
-            Self::Header { path, source } => header(path.display(), source),
+            Self::Io { action, path, source } => action.failed(lang, path, source),
+            Self::InUse { dir, pid: Some(pid) } => in_use_by(lang, dir.display(), pid),
+            Self::InUse { dir, pid: None } => in_use(lang, dir.display()),
+            Self::Missing { path } => missing(lang, path.display()),
+            Self::Saved { path, source } => saved(lang, path.display(), source.say(lang)),
+            Self::Header { path, source } => header(lang, path.display(), source),
             Self::HeaderLength { path, found_bytes, most_bytes } => {
-                header_length(path.display(), found_bytes, most_bytes)
+                header_length(lang, path.display(), found_bytes, most_bytes)
             }
             Self::Length { path, expected_bytes, found_bytes } => {
-                length(path.display(), expected_bytes, found_bytes)
+                length(lang, path.display(), expected_bytes, found_bytes)
             }
             Self::Damaged { path, expected, found } => {
-                damaged(path.display(), format!("{expected:016x}"), format!("{found:016x}"))
+                damaged(lang, path.display(), format!("{expected:016x}"), format!("{found:016x}"))
             }
-            Self::NoChecksum { path } => no_checksum(path.display()),
-            Self::Changed { path } => changed(path.display()),
-            Self::NotFinite { tensor } => not_finite(tensor),
-            Self::FolderLost { path } => folder_lost(path.display()),
-            Self::Foreign { path } => foreign(path.display()),
+            Self::NoChecksum { path } => no_checksum(lang, path.display()),
+            Self::Changed { path } => changed(lang, path.display()),
+            Self::NotFinite { tensor } => not_finite(lang, tensor),
+            Self::FolderLost { path } => folder_lost(lang, path.display()),
+            Self::Foreign { path } => foreign(lang, path.display()),
             Self::MissingTensor { path, tensor, expected } => {
-                missing_tensor(path.display(), tensor, format!("{expected:?}"))
+                missing_tensor(lang, path.display(), tensor, format!("{expected:?}"))
             }
             Self::UnknownTensor { path, tensor, found } => {
-                unknown_tensor(path.display(), tensor, format!("{found:?}"))
+                unknown_tensor(lang, path.display(), tensor, format!("{found:?}"))
             }
             Self::Shape { path, tensor, expected, found } => {
-                shape(tensor, path.display(), format!("{expected:?}"), format!("{found:?}"))
+                shape(lang, tensor, path.display(), format!("{expected:?}"), format!("{found:?}"))
             }
-            Self::DType { path, tensor, found } => dtype(tensor, path.display(), found),
+            Self::DType { path, tensor, found } => dtype(lang, tensor, path.display(), found),
             Self::BiasNotZero { path, tensor, found } => {
-                bias_not_zero(tensor, path.display(), found)
+                bias_not_zero(lang, tensor, path.display(), found)
             }
             Self::Mixed { first, first_id, second, second_id } => mixed(
+                lang,
                 first.display(),
                 second.display(),
-                save_id(first_id.as_deref()),
-                save_id(second_id.as_deref()),
+                save_id(lang, first_id.as_deref()),
+                save_id(lang, second_id.as_deref()),
             ),
-            Self::Json { path, source } => json(path.display(), source),
+            Self::Json { path, source } => json(lang, path.display(), source),
             Self::StateDType { path, tensor, expected, found } => {
-                state_dtype(tensor, path.display(), expected, found)
+                state_dtype(lang, tensor, path.display(), expected, found)
             }
-            Self::ShardName { path, name } => shard_name(path.display(), name),
+            Self::ShardName { path, name } => shard_name(lang, path.display(), name),
             Self::NotInShard { path, tensor, index } => {
-                not_in_shard(path.display(), tensor, index.display())
+                not_in_shard(lang, path.display(), tensor, index.display())
             }
             Self::TooFewTensors { path, tensors, layers } => {
-                too_few_tensors(path.display(), tensors, layers)
+                too_few_tensors(lang, path.display(), tensors, layers)
             }
-            Self::StoredTwice { path, tensor } => stored_twice(tensor, path.display()),
-            Self::Family { path, source } => family(path.display(), source.translate()),
-            Self::Config { path, source } => family(path.display(), source.translate()),
-            Self::Document { source } => document(source),
+            Self::StoredTwice { path, tensor } => stored_twice(lang, tensor, path.display()),
+            Self::Family { path, source } => family(lang, path.display(), source.say(lang)),
+            Self::Config { path, source } => family(lang, path.display(), source.say(lang)),
+            Self::Document { source } => document(lang, source),
             Self::DocumentChanged { place, written, back } => {
-                document_changed(place, written, back)
+                document_changed(lang, place, written, back)
             }
-            Self::Store { tensor, source } => {
-                let backend = source.downcast_ref::<BackendError>();
-                store(tensor, backend.map_or_else(|| source.to_string(), Translate::translate))
-            }
+            Self::Store { tensor, why } => store(lang, tensor, why.say(lang)),
         }
     }
 }
 
-fn save_id(id: Option<&str>) -> String {
-    id.map_or_else(no_save_id, |id| format!("`{id}`"))
+fn save_id(lang: Lang, id: Option<&str>) -> String {
+    id.map_or_else(|| no_save_id(lang), |id| format!("`{id}`"))
 }
+
+impl Say for EventError {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::Io { action, path, source } => action.failed(lang, path, source),
+            Self::Folder(error) => error.say(lang),
+            Self::Json { path, source } => event(lang, path.display(), source),
+        }
+    }
+}
+
+fitgpt_say::displays_english!(CheckpointError, EventError);

@@ -1,10 +1,10 @@
-//! Why a file saved by PyTorch was not read.
+//! What a [`SavedError`] says.
 
-use fitgpt_files::pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault};
+use fitgpt_say::{Lang, Say};
 
-use super::Translate;
+use super::error::{OptimizerFault, SavedError, TensorFault, ZipFault};
 
-messages! {
+fitgpt_say::messages! {
     io(source) {
         en: "it cannot be read: {source}", zh: "无法读取：{source}", ja: "読み取れません: {source}", de: "sie ist nicht lesbar: {source}",
     }
@@ -38,72 +38,71 @@ messages! {
     no_key(key) { en: "it has no `{key}`", zh: "其中没有 `{key}`", ja: "`{key}` がありません", de: "sie hat kein `{key}`" }
     wrong_type(key, expected) { en: "its `{key}` should be {expected}" }
     optimizer(fault) { en: "its optimizer is not nanoGPT's AdamW: {fault}" }
-
     signature() { en: "a record has the wrong signature" }
     bounds() { en: "an entry extends past the end of the file" }
     compressed() { en: "an entry is compressed or encrypted" }
     name() { en: "a name is not UTF-8" }
     too_many() { en: "it has too many entries" }
-
     form() { en: "it is not stored in a known form" }
     unknown_type(name) { en: "the type `{name}` is not supported" }
     outside() { en: "it extends outside of its storage" }
     strides() { en: "it is not contiguous" }
-
     groups(found, expected) { en: "its groups have {found} parameters, expected {expected}" }
     state(name) { en: "it has a state `{name}`" }
     steps() { en: "its parameters were not updated equally often" }
 }
 
-impl Translate for SavedError {
-    fn translate(&self) -> String {
+impl Say for SavedError {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Io(source) => io(source),
-            Self::NotAnArchive => not_an_archive(),
-            Self::OldFormat => old_format(),
-            Self::Zip { fault, offset } => zip(fault.translate(), offset),
-            Self::NoEntry { entry } => no_entry(entry),
-            Self::BigEndian => big_endian(),
-            Self::Pickle(source) => pickle(source.translate()),
-            Self::Tensor { tensor: name, fault } => tensor(name, fault.translate()),
-            Self::NoKey { key } => no_key(key),
-            Self::WrongType { key, expected } => wrong_type(key, expected),
-            Self::Optimizer(fault) => optimizer(fault.translate()),
+            Self::Io(source) => io(lang, source),
+            Self::NotAnArchive => not_an_archive(lang),
+            Self::OldFormat => old_format(lang),
+            Self::Zip { fault, offset } => zip(lang, fault.say(lang), offset),
+            Self::NoEntry { entry } => no_entry(lang, entry),
+            Self::BigEndian => big_endian(lang),
+            Self::Pickle(source) => pickle(lang, source.say(lang)),
+            Self::Tensor { tensor: name, fault } => tensor(lang, name, fault.say(lang)),
+            Self::NoKey { key } => no_key(lang, key),
+            Self::WrongType { key, expected } => wrong_type(lang, key, expected),
+            Self::Optimizer(fault) => optimizer(lang, fault.say(lang)),
         }
     }
 }
 
-impl Translate for ZipFault {
-    fn translate(&self) -> String {
+impl Say for ZipFault {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Signature => signature(),
-            Self::Bounds => bounds(),
-            Self::Compressed => compressed(),
-            Self::Name => name(),
-            Self::TooMany => too_many(),
+            Self::Signature => signature(lang),
+            Self::Bounds => bounds(lang),
+            Self::Compressed => compressed(lang),
+            Self::Name => name(lang),
+            Self::TooMany => too_many(lang),
         }
     }
 }
 
-impl Translate for TensorFault {
-    fn translate(&self) -> String {
+impl Say for TensorFault {
+    fn say(&self, lang: Lang) -> String {
         match self {
-            Self::Form => form(),
-            Self::Type(name) => unknown_type(name),
-            Self::Bounds => outside(),
-            Self::Strides => strides(),
+            Self::Form => form(lang),
+            Self::Type(name) => unknown_type(lang, name),
+            Self::Bounds => outside(lang),
+            Self::Strides => strides(lang),
         }
     }
 }
 
-impl Translate for OptimizerFault {
-    fn translate(&self) -> String {
+impl Say for OptimizerFault {
+    fn say(&self, lang: Lang) -> String {
         match self {
             Self::Groups { expected, found } => {
-                groups(format!("{found:?}"), format!("{expected:?}"))
+                groups(lang, format!("{found:?}"), format!("{expected:?}"))
             }
-            Self::State { name } => state(name),
-            Self::Steps => steps(),
+            Self::State { name } => state(lang, name),
+            Self::Steps => steps(lang),
         }
     }
 }
+
+fitgpt_say::displays_english!(SavedError, ZipFault, TensorFault, OptimizerFault);

@@ -1,0 +1,63 @@
+//! What can be said in any language.
+
+use std::{error::Error, fmt, io};
+
+use super::Lang;
+
+/// A fact that has a sentence in every language.
+pub trait Say {
+    /// The sentence in `lang`.
+    fn say(&self, lang: Lang) -> String;
+}
+
+/// The operating system's own texts are not translated.
+impl Say for io::Error {
+    fn say(&self, _: Lang) -> String {
+        self.to_string()
+    }
+}
+
+/// An error with a sentence.
+pub trait SayError: Error + Say + Send + Sync + 'static {}
+
+impl<E: Error + Say + Send + Sync + 'static> SayError for E {}
+
+/// Makes `Display` the English sentence.
+#[macro_export]
+macro_rules! displays_english {
+    ($($fact:ty),+ $(,)?) => {
+        $(impl ::std::fmt::Display for $fact {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&$crate::Say::say(self, $crate::Lang::English))
+            }
+        })+
+    };
+}
+
+/// A finished sentence, in every language: for a message that outlives the fact that it is about.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sentence([String; 4]);
+
+impl Sentence {
+    /// What `write` writes in each language.
+    pub fn of(write: impl Fn(Lang) -> String) -> Self {
+        Self(Lang::ALL.map(write))
+    }
+
+    /// A text that is the same in every language.
+    pub fn literal(text: impl fmt::Display) -> Self {
+        Self::of(|_| text.to_string())
+    }
+}
+
+impl Say for Sentence {
+    fn say(&self, lang: Lang) -> String {
+        self.0[lang as usize].clone()
+    }
+}
+
+impl fmt::Debug for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[Lang::English as usize].fmt(f)
+    }
+}
