@@ -16,7 +16,10 @@ use std::{
 };
 
 use fitgpt_files::disk::DiskFile;
-use fitgpt_program::units::DType;
+use fitgpt_program::{
+    hash::{FNV_1A_START, fnv_1a},
+    units::DType,
+};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
@@ -195,16 +198,13 @@ impl fmt::Display for Checksum {
 impl Checksum {
     /// FNV-1a.
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-        }))
+        Self(fnv_1a(FNV_1A_START, bytes))
     }
 
     /// Adds bytes of a tensor of `dtype` that begin at byte `start` of the file's values. `start`
     /// is a whole number of words into the tensor.
     pub(super) fn add_bytes(&mut self, dtype: Dtype, start: u64, bytes: &[u8]) {
-        // Float32 values are numbered by their index, as before files had other types. Words of
-        // other types are numbered by their first byte.
+        // Float32 values are numbered by their index, words of other types by their first byte.
         let (first, step) = match dtype {
             Dtype::F32 => (start / 4, 1),
             _ => (start | 1 << 63, 4),

@@ -76,7 +76,7 @@ pub use self::{
     load::{Checkpoint, Weights, describe, has_state, weights_dir},
     lock::Lock,
     manifest::Retention,
-    nanogpt::{NANOGPT_FILE, NanoGptRun, nanogpt_file},
+    nanogpt::{NanoGptRun, nanogpt_file},
     ownership::{FolderContents, inspect, is_exported, is_own_name},
     save::{
         Contents, Label, bytes_needed, bytes_present, copy_weights, save, save_weights,
@@ -93,9 +93,9 @@ pub const MODEL_FILE: &str = "model.safetensors";
 /// The model of the weights.
 pub const CONFIG_FILE: &str = "config.json";
 /// Everything else that a resume needs.
-pub const STATE_FILE: &str = "state.safetensors";
+pub(crate) const STATE_FILE: &str = "state.safetensors";
 /// Which run the folder belongs to, and checksums over the other three.
-pub const MANIFEST_FILE: &str = "manifest.json";
+pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 
 /// The model card.
 pub const CARD_FILE: &str = "README.md";

@@ -60,7 +60,7 @@ pub struct Weights {
     layout: Layout,
     /// The run of nanoGPT's `ckpt.pt`; `None` for other files.
     nanogpt: Option<NanoGptRun>,
-    /// `None` if an earlier version or another program wrote the files.
+    /// `None` if another program wrote the files, or if it is gone.
     manifest: Option<Manifest>,
 }
 
@@ -103,19 +103,13 @@ impl Weights {
         self.nanogpt.as_ref()
     }
 
-    /// The file that describes them: `config.json`, or nanoGPT's `ckpt.pt`.
-    pub fn described_in(&self) -> &Path {
-        &self.config_path
-    }
-
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
         let manifest = folder::manifest_on(disk, dir)?;
         let config_path = folder::locate_on(disk, dir, CONFIG_FILE)?;
         let text = config_text(disk, &config_path)?;
         let described = Architecture::from_json(&config_path, &text);
         let files = WeightFiles::open(disk, dir)?;
-        // The manifest does not cover weights that another program has put in the folder, nor those
-        // of an earlier version, which had none.
+        // The manifest does not cover weights that another program has put in the folder.
         let is_covered = |it: &Manifest| it.is_saved() && files.text("save_id").is_some();
         let manifest = manifest.filter(is_covered);
         if let Some(manifest) = &manifest {
@@ -317,7 +311,7 @@ impl Checkpoint {
         self.weights.description()
     }
 
-    /// The run that saved it; `None` for a checkpoint of an earlier version.
+    /// The run that saved it; `None` for nanoGPT's, or if the manifest is gone.
     pub fn run_id(&self) -> Option<&str> {
         self.weights.manifest.as_ref().map(|manifest| manifest.run_id.as_str())
     }

@@ -246,7 +246,7 @@ impl Key {
     }
 
     /// Whether it is only a label, so that an unknown value does no harm.
-    pub fn is_label(&self) -> bool {
+    pub(crate) fn is_label(&self) -> bool {
         self.group == KeyGroup::Ignored || self.name == "out_dir"
     }
 

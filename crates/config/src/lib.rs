@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 #![warn(clippy::too_many_lines)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod choice;
 mod lanes;

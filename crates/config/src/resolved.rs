@@ -86,9 +86,8 @@ fn typed<T: Setting>(
     place: &Location,
 ) -> Result<T, ConfigError> {
     let name = key.name;
-    let written = || match value {
-        ConfigValue::Str(text) => excerpt(text),
-        other => other.to_string(),
+    let written = || {
+        if let ConfigValue::Str(text) = value { excerpt(text) } else { value.to_string() }
     };
     if !key.range.holds(value) {
         let (value, range) = (written(), key.range);
@@ -104,7 +103,9 @@ fn typed<T: Setting>(
                 ConfigError::NotAChoice { key: name, value, choices, place }
             }
             ValueKind::Size => ConfigError::NotASize { key: name, value, place },
-            expected => ConfigError::WrongKind { key: name, value, expected, place },
+            expected @ (ValueKind::Int | ValueKind::Float | ValueKind::Bool | ValueKind::Text) => {
+                ConfigError::WrongKind { key: name, value, expected, place }
+            }
         }
     })
 }
@@ -216,7 +217,9 @@ impl Config {
             if !key.is_nanogpt() && group != Some(key.group) {
                 text.push_str(match key.group {
                     KeyGroup::Sampling => "\n# sampling\n",
-                    _ => "\n# keys of FitGPT that nanoGPT does not have\n",
+                    KeyGroup::NanoGpt | KeyGroup::Ignored | KeyGroup::FitGpt => {
+                        "\n# keys of FitGPT that nanoGPT does not have\n"
+                    }
                 });
                 group = Some(key.group);
             }

@@ -140,10 +140,10 @@ impl Setting for Dtype {
     const KIND: ValueKind = ValueKind::ChoiceOrNone(Precision::NAMES);
 
     fn read(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::None => Some(None),
-            other => Precision::parse(text_of(other)?).map(Some),
+        if *value == ConfigValue::None {
+            return Some(None);
         }
+        Precision::parse(text_of(value)?).map(Some)
     }
 
     fn write(&self) -> ConfigValue {
@@ -155,14 +155,12 @@ impl Setting for Budget {
     const KIND: ValueKind = ValueKind::Size;
 
     fn read(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::Int(bytes) => {
-                u64::try_from(*bytes).ok().filter(|bytes| *bytes > 0).map(Some)
-            }
-            other => match text_of(other)?.trim() {
-                "" => Some(None),
-                text => size::parse(text).map(Some),
-            },
+        if let ConfigValue::Int(bytes) = value {
+            return u64::try_from(*bytes).ok().filter(|bytes| *bytes > 0).map(Some);
+        }
+        match text_of(value)?.trim() {
+            "" => Some(None),
+            text => size::parse(text).map(Some),
         }
     }
 
@@ -175,10 +173,10 @@ impl Setting for BiasChoice {
     const KIND: ValueKind = ValueKind::ChoiceOrNone(AttentionBias::NAMES);
 
     fn read(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::None => Some(None),
-            other => AttentionBias::parse(text_of(other)?).map(Some),
+        if *value == ConfigValue::None {
+            return Some(None);
         }
+        AttentionBias::parse(text_of(value)?).map(Some)
     }
 
     fn write(&self) -> ConfigValue {
@@ -244,11 +242,10 @@ impl Setting for GradCheckpoint {
     const KIND: ValueKind = ValueKind::BoolOr(&["False", "True", "auto"]);
 
     fn read(value: &ConfigValue) -> Option<Self> {
-        match value {
-            ConfigValue::Bool(false) => Some(Self::Off),
-            ConfigValue::Bool(true) => Some(Self::Every),
-            other => (text_of(other)? == "auto").then_some(Self::Auto),
+        if let ConfigValue::Bool(is_on) = value {
+            return Some(if *is_on { Self::Every } else { Self::Off });
         }
+        (text_of(value)? == "auto").then_some(Self::Auto)
     }
 
     fn write(&self) -> ConfigValue {

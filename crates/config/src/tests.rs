@@ -403,10 +403,9 @@ fn an_error_names_the_key_its_value_and_what_is_allowed() {
             "{key}={text}"
         );
         // An arithmetic error does not name the key, so the location does.
-        let place = match error {
-            ConfigError::Python { .. } => format!("command line, `--{key}`"),
-            _ => "command line".to_owned(),
-        };
+        let is_arithmetic = matches!(error, ConfigError::Python { .. });
+        let place =
+            if is_arithmetic { format!("command line, `--{key}`") } else { "command line".into() };
         assert_eq!(error.to_string(), format!("{place}: {message}"));
     }
 }

@@ -76,7 +76,7 @@ impl fmt::Display for ConfigValue {
 
 /// Python's `repr` of a float: the shortest digits that read back the same, in scientific
 /// form below 1e-4 and from 1e16 on, with at least two digits in the exponent.
-pub(super) fn float_repr(value: f64) -> String {
+fn float_repr(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
             "nan".to_owned()

@@ -84,13 +84,11 @@ impl Written {
                 None => self.visible(name, facts),
             };
             let scope = Scope { names: &names, facts: Some(facts) };
-            let value = assignment.value.evaluate(&scope).map_err(|error| match &error.reason {
+            let value = assignment.value.evaluate(&scope).map_err(|error| {
                 // Report why the name has no value.
-                Reason::UnknownName { name } => match unknown.get(name.as_str()) {
-                    Some((origin, _)) => origin.clone(),
-                    None => error,
-                },
-                _ => error,
+                let Reason::UnknownName { name } = &error.reason else { return error };
+                let origin = unknown.get(name.as_str()).map(|(origin, _)| origin.clone());
+                origin.unwrap_or(error)
             });
             let is_free = assignment.targets.iter().all(|(name, _)| python::is_free(name));
             let value = match value {
@@ -254,14 +252,13 @@ impl Written {
 
     /// A key as a file's expressions see it.
     fn visible(&self, name: &str, facts: &MachineFacts) -> Option<ConfigValue> {
-        match self.value_of(Key::find(name)?).0 {
+        let value = self.value_of(Key::find(name)?).0;
+        if *value == ConfigValue::None && name == "dtype" {
             // nanoGPT's default depends on the machine.
-            ConfigValue::None if name == "dtype" => {
-                let has_bf16 = facts.cuda_is_available && facts.bf16_is_supported;
-                Some(if has_bf16 { "bfloat16" } else { "float16" }.into())
-            }
-            value => Some(value.clone()),
+            let has_bf16 = facts.cuda_is_available && facts.bf16_is_supported;
+            return Some(if has_bf16 { "bfloat16" } else { "float16" }.into());
         }
+        Some(value.clone())
     }
 
     /// `None` if the text is not an expression; an error if it is one without a value.

@@ -20,7 +20,7 @@ use fitgpt_model::{
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam, Gelu, Program, Rope, RopeScaling, TensorClass,
+    Adam, Gelu, Names, Program, Rope, RopeScaling, TensorClass,
     memory::Target,
     units::{Bytes, DType, Real, TensorId},
 };
@@ -159,7 +159,7 @@ fn judge_training(
 
     let defined = gradients(case, &whole, &ReferenceTarget(WATCHED), &mut reference)?;
     let name = format!("{}, {}, against the reference", case.model.family, case.dtype);
-    let ops = train(&case.model, &whole).ops().len();
+    let ops = train(&case.model, &whole, Names::Kept).ops().len();
     compare(verdict, &name, chain(case.dtype, ops), &defined, &kept);
 
     let layers = case.model.layers;
@@ -194,7 +194,7 @@ fn gradients(
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-    let program = train(&case.model, training);
+    let program = train(&case.model, training, Names::Kept);
     let mut run = ModelRun::new(program, training, case.weights(), target, make)?;
     run.step()?;
     let mut list = Vec::new();
@@ -475,7 +475,7 @@ mod tests {
                 gradients(&case, &training, &ReferenceTarget(WATCHED), make).unwrap()
             };
             let defined = of(&mut reference);
-            let tolerance = chain(dtype, train(&case.model, &training).ops().len());
+            let tolerance = chain(dtype, train(&case.model, &training, Names::Kept).ops().len());
             for fault in [NoBias, NextPosition, NoScale, MeanOfLoss] {
                 let found =
                     of(&mut |plan| Ok(Box::new(Faulty { backend: reference(plan)?, fault })));
@@ -499,7 +499,8 @@ mod tests {
 
     fn check_gradients(case: &ModelCase, step: f64, most: f64) {
         let training = case.training(SEQUENCES, Recompute { blocks: 1, cheap: 1 });
-        let mut run = ModelRun::on_the_reference(train(&case.model, &training), &training);
+        let mut run =
+            ModelRun::on_the_reference(train(&case.model, &training, Names::Kept), &training);
         run.step().unwrap();
         let parameters = case.model.parameters();
         let scale = 1.0 / f64::from(LOSS_SCALE);
@@ -538,9 +539,10 @@ mod tests {
             let case = ModelCase { dtype, ..F32 };
             let training =
                 Training { dropout: 0.0, ..case.training(SEQUENCES, Recompute::default()) };
-            let mut trained = ModelRun::on_the_reference(train(&case.model, &training), &training);
+            let mut trained =
+                ModelRun::on_the_reference(train(&case.model, &training, Names::Kept), &training);
             trained.step().unwrap();
-            let program = evaluate(&case.model, &training);
+            let program = evaluate(&case.model, &training, Names::Kept);
             let mut evaluated = ModelRun::on_the_reference(program, &training);
             evaluated.step().unwrap();
             let mean = evaluated.values("losses").iter().sum::<f64>() / SEQUENCES as f64;

@@ -3,13 +3,14 @@
 //! There is no state between numbers, so one can be repeated, skipped or computed by another
 //! worker, and a checkpoint has no generator to store.
 
+use fitgpt_program::hash::splitmix64;
+
 /// One 64-bit random number for a tuple of words.
 ///
 /// Each word goes through splitmix64's finaliser, which is a bijection: two tuples that differ only
 /// in their last word never collide.
 pub fn draw<const N: usize>(words: [u64; N]) -> u64 {
-    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15; // splitmix64's increment
-    words.into_iter().fold(0, |state, word| finalise((state ^ word).wrapping_add(GOLDEN)))
+    words.into_iter().fold(0, |state, word| splitmix64(state ^ word))
 }
 
 /// A random number in `0..n` from `draw`, by multiply and shift.
@@ -22,13 +23,6 @@ pub fn draw<const N: usize>(words: [u64; N]) -> u64 {
 pub fn below(draw: u64, n: u64) -> u64 {
     assert!(n > 0, "no number is below zero");
     ((u128::from(draw) * u128::from(n)) >> 64) as u64
-}
-
-/// Steele, Lea and Flood's finaliser, with Stafford's constants (variant 13).
-fn finalise(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

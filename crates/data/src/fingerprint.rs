@@ -3,6 +3,7 @@
 //! It is stored in every checkpoint, so that a resume on other data is reported. Reading a whole
 //! dataset would take minutes; 64 blocks of each file take milliseconds.
 
+use fitgpt_program::hash::{FNV_1A_START, fnv_1a};
 use serde::{Deserialize, Serialize};
 
 use super::{DataError, Tokens};
@@ -36,7 +37,7 @@ impl FileFingerprint {
         let bytes = file.bytes();
         let last = bytes.saturating_sub(BLOCK_BYTES);
         let mut block = [0; BLOCK_BYTES as usize];
-        let mut hash = 0xCBF2_9CE4_8422_2325_u64; // FNV-1a
+        let mut hash = FNV_1A_START;
         let mut after_previous = 0;
         for index in 0..N_BLOCKS {
             let start = (u128::from(last) * u128::from(index) / u128::from(N_BLOCKS - 1)) as u64;
@@ -45,9 +46,7 @@ impl FileFingerprint {
             let end = (start + BLOCK_BYTES).min(bytes);
             let part = &mut block[..end.saturating_sub(start) as usize];
             file.read_bytes(start, part)?;
-            for byte in part {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
-            }
+            hash = fnv_1a(hash, part);
             after_previous = end;
         }
         Ok(Self { bytes, blocks: format!("{hash:016x}") })

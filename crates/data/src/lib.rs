@@ -30,10 +30,10 @@ pub use self::{
     error::DataError,
     fingerprint::{FileFingerprint, Fingerprint},
     meta::Meta,
-    tokens::{Tokens, WIDE_EXTENSION},
+    tokens::Tokens,
 };
 pub use crate::error::MetaError;
-use crate::tokenizer::Tokenizer;
+use crate::{tokenizer::Tokenizer, tokens::WIDE_EXTENSION};
 
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
 pub const GPT2_VOCAB_SIZE: u32 = fitgpt_config::PADDED_VOCAB;

@@ -19,7 +19,7 @@ use fitgpt_files::{attempt::Attempt, os};
 use super::DataError;
 
 /// The end of the name of a file of 32-bit tokens.
-pub const WIDE_EXTENSION: &str = ".u32.bin";
+pub(crate) const WIDE_EXTENSION: &str = ".u32.bin";
 
 const TOKEN_BYTES: u64 = 2;
 const WIDE_TOKEN_BYTES: u64 = 4;
@@ -65,7 +65,7 @@ impl Tokens {
     /// # Panics
     ///
     /// If there are none.
-    pub fn open_all(paths: Vec<PathBuf>) -> Result<Self, DataError> {
+    pub(crate) fn open_all(paths: Vec<PathBuf>) -> Result<Self, DataError> {
         assert!(!paths.is_empty(), "tokens are in some file");
         let mut files: Vec<TokenFile> = Vec::with_capacity(paths.len());
         let (mut len, mut bytes) = (0, 0);

@@ -74,7 +74,8 @@ pub struct FailurePhase {
 
 impl FailurePhase {
     /// No evidence of a phase.
-    pub const UNKNOWN: Self = Self { name: PhaseName::Unknown, certainty: Certainty::Unknown };
+    pub(crate) const UNKNOWN: Self =
+        Self { name: PhaseName::Unknown, certainty: Certainty::Unknown };
 }
 
 /// What kind of program wrote the log.

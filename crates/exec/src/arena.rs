@@ -144,12 +144,12 @@ impl Arena {
     }
 
     /// The bytes of a tensor, to be changed between runs.
-    pub fn tensor_mut(&mut self, program: usize, tensor: TensorId) -> &mut [u8] {
+    pub(crate) fn tensor_mut(&mut self, program: usize, tensor: TensorId) -> &mut [u8] {
         self.slot_mut(self.plan.slot(program, tensor))
     }
 
     /// The bytes of an op's scratch, to be changed between ops; empty if it needs none.
-    pub fn scratch_mut(&mut self, program: usize, op: OpIndex) -> &mut [u8] {
+    pub(crate) fn scratch_mut(&mut self, program: usize, op: OpIndex) -> &mut [u8] {
         self.plan.scratch(program, op).map_or(&mut [], |slot| self.slot_mut(slot))
     }
 

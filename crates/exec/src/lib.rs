@@ -4,6 +4,7 @@
 //! compares any backend with the reference.
 
 #![warn(clippy::too_many_lines)]
+#![deny(clippy::wildcard_enum_match_arm)]
 #![expect(
     clippy::inline_always,
     reason = "a kernel uses an instruction set only if it is inlined into code compiled for it"

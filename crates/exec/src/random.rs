@@ -1,7 +1,7 @@
 //! Dropout masks from counters: a pure function of (seed, step, sequence, layer, site, element).
 //! Masks are never stored; recomputing one gives the same mask.
 
-use fitgpt_program::{Dropout, DropoutSite};
+use fitgpt_program::{Dropout, DropoutSite, hash::splitmix64};
 
 use crate::Arguments;
 
@@ -65,14 +65,6 @@ impl Mask {
     pub fn factor(&self, element: u32) -> f32 {
         if keeps(self.key, element, self.threshold) { self.scale } else { 0.0 }
     }
-}
-
-/// One step of Steele, Lea and Flood's generator, used as a mixer.
-const fn splitmix64(x: u64) -> u64 {
-    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use fitgpt_model::{
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam, Gelu, Life,
+    Adam, Gelu, Life, Names,
     memory::{place, verify},
     units::{Bytes, DType, TensorId},
 };
@@ -120,9 +120,9 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
         for activations in [DType::F32, DType::Bf16, DType::F16] {
             let training = training(dropout, activations);
             let mut cpu = backend(vec![
-                train(&MODEL, &training),
-                update(&MODEL, &training),
-                evaluate(&MODEL, &training),
+                train(&MODEL, &training, Names::Kept),
+                update(&MODEL, &training, Names::Kept),
+                evaluate(&MODEL, &training, Names::Kept),
             ]);
             let mut step = |number: u64| {
                 let arguments = Arguments {

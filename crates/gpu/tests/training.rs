@@ -16,7 +16,7 @@ use fitgpt_model::{
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam, Gelu, Rope, RopeScaling, TensorClass,
+    Adam, Gelu, Names, Rope, RopeScaling, TensorClass,
     units::{Bytes, DType, Real, TensorId},
 };
 
@@ -95,7 +95,8 @@ fn software() -> GpuDevice {
 fn started(model: &Model, device: &GpuDevice, batch: u64) -> Gpu {
     let training = training(batch);
     let target = GpuTarget::new(device.properties());
-    let programs = vec![train(model, &training), update(model, &training)];
+    let programs =
+        vec![train(model, &training, Names::Kept), update(model, &training, Names::Kept)];
     for program in &programs {
         target.check(program).unwrap();
     }

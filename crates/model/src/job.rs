@@ -148,9 +148,9 @@ impl Job {
     fn write_training_programs(&self, names: Names) -> Vec<Program> {
         let Self { model, training, .. } = self;
         let mut programs = vec![
-            decoder::write_train(model, training, names),
-            decoder::write_update(model, training, names),
-            decoder::write_evaluate(model, training, names),
+            decoder::train(model, training, names),
+            decoder::update(model, training, names),
+            decoder::evaluate(model, training, names),
         ];
         if training.sampled > 0 {
             programs.push(decoder::prefill_in_training(model, training, names));
@@ -179,7 +179,7 @@ impl Job {
     /// The floating-point work of recomputation, as a share of a step without it.
     pub fn extra_compute(&self) -> f64 {
         let keeping = Training { recompute: Recompute::default(), ..self.training };
-        let flops = |training| decoder::unnamed_train(&self.model, training).flops() as f64;
+        let flops = |training| decoder::train(&self.model, training, Names::Left).flops() as f64;
         flops(&self.training) / flops(&keeping) - 1.0
     }
 }
@@ -216,7 +216,7 @@ fn cheapest_recompute(
     let layers = model.layers;
     let with = |blocks, cheap| {
         let recompute = Recompute { blocks, cheap };
-        let program = decoder::unnamed_train(model, &Training { recompute, ..*training });
+        let program = decoder::train(model, &Training { recompute, ..*training }, Names::Left);
         FitCheck::new(&program, target)
     };
     let fewest = |most, check: &dyn Fn(u32) -> FitCheck| {
@@ -285,8 +285,8 @@ pub fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 /// same sequences are evaluated. Independent of the number of ranks, so that all evaluate alike.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
     let training = &Training { lanes: 1, share: Share::WHOLE, ..*training };
-    let update = decoder::unnamed_update(model, training);
-    let free = peak_bytes(&decoder::unnamed_train(model, training), target)
+    let update = decoder::update(model, training, Names::Left);
+    let free = peak_bytes(&decoder::train(model, training, Names::Left), target)
         .max(peak_bytes(&update, target));
     let state: Bytes = update.state().iter().map(Tensor::bytes).sum();
     let without_state = free.saturating_sub(state);
@@ -298,7 +298,7 @@ fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Tar
         if decoder::evaluation_lower_bound(model, &training) > without_state {
             return false;
         }
-        let program = decoder::unnamed_evaluate(model, &training);
+        let program = decoder::evaluate(model, &training, Names::Left);
         program.tensors().iter().all(|tensor| tensor.bytes() <= piece)
             && peak_bytes(&program, target) <= free
     };
@@ -333,7 +333,7 @@ mod tests {
             let config = written.resolve().unwrap();
             let Job { model, training, .. } =
                 Job::unadapted(&config, 300, Precision::Bfloat16, Share::WHOLE);
-            let program = decoder::evaluate(&model, &training);
+            let program = decoder::evaluate(&model, &training, Names::Kept);
             let state: Bytes = program.state().iter().map(Tensor::bytes).sum();
             let peak = peak_bytes(&program, &NoScratch).saturating_sub(state);
             assert!(decoder::evaluation_lower_bound(&model, &training) <= peak, "{keys}");

@@ -309,10 +309,9 @@ mod tests {
         let ratio = |pairs: &[(&str, &str)]| {
             let mut all = vec![("optimizer", "muon"), ("learning_rate", "0.005")];
             all.extend(pairs);
-            match Optimizer::of(&config(&all)) {
-                Optimizer::Muon { muon, .. } => muon.lr_ratio,
-                other => panic!("{other:?}"),
-            }
+            let optimizer = Optimizer::of(&config(&all));
+            let Optimizer::Muon { muon, .. } = optimizer else { panic!("{optimizer:?}") };
+            muon.lr_ratio
         };
         assert_eq!(ratio(&[]), 4.0);
         assert_eq!(ratio(&[("muon_adjust_lr", "match_rms_adamw")]), 1.0);

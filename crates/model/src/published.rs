@@ -65,11 +65,6 @@ impl Published {
         endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
     }
 
-    /// Whether it is a mixture of experts.
-    pub const fn is_mixture(&self) -> bool {
-        self.experts > 0
-    }
-
     /// Whether it is a decoder, not an encoder or an encoder-decoder.
     pub fn is_decoder(&self) -> bool {
         !matches!(self.model_type, "t5" | "bert" | "distilbert" | "roberta" | "xlm-roberta")

@@ -53,7 +53,7 @@ pub struct Training {
 impl Training {
     /// Whether a rank runs several lanes of a step, one after the other, so that it has to keep the
     /// sum of the earlier ones.
-    pub fn lanes_take_turns(&self) -> bool {
+    pub(crate) fn lanes_take_turns(&self) -> bool {
         self.lanes > u64::from(self.share.ranks)
     }
 

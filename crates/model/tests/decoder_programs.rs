@@ -10,7 +10,7 @@ use fitgpt_model::{
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam, Gelu, Op, Program, TensorClass,
+    Adam, Gelu, Names, Op, Program, TensorClass,
     memory::{Limits, Plan, Target, place, profile, verify},
     units::{Bytes, DType},
 };
@@ -70,9 +70,9 @@ fn four_sequences() -> Training {
 
 fn programs(model: &Model, training: &Training) -> Vec<Program> {
     vec![
-        decoder::train(model, training),
-        decoder::update(model, training),
-        decoder::evaluate(model, training),
+        decoder::train(model, training, Names::Kept),
+        decoder::update(model, training, Names::Kept),
+        decoder::evaluate(model, training, Names::Kept),
     ]
 }
 
@@ -119,8 +119,8 @@ fn each_level_of_recomputation_needs_less_than_the_one_before() {
 #[test]
 fn half_precision_halves_the_activations() {
     let half = Training { activations: DType::Bf16, ..four_sequences() };
-    let full = activations(&decoder::train(&gpt2(), &four_sequences()));
-    let half = activations(&decoder::train(&gpt2(), &half));
+    let full = activations(&decoder::train(&gpt2(), &four_sequences(), Names::Kept));
+    let half = activations(&decoder::train(&gpt2(), &half, Names::Kept));
     assert!((half as f64) < 0.51 * full as f64, "{half} of {full}");
 }
 
@@ -128,7 +128,8 @@ fn half_precision_halves_the_activations() {
 fn evaluation_and_update_never_add_to_the_plan() {
     let training = four_sequences();
     let all = planned(&gpt2(), &training).arena_bytes();
-    let train = place(vec![decoder::train(&gpt2(), &training)], &Host).unwrap().arena_bytes();
+    let train =
+        place(vec![decoder::train(&gpt2(), &training, Names::Kept)], &Host).unwrap().arena_bytes();
     assert_eq!(all, train);
 }
 
@@ -222,7 +223,7 @@ fn every_kind_of_llama_can_be_planned() {
 fn a_program_prints_one_op_per_line() {
     let model = Gpt2Sizes { layers: 1, heads: 1, channels: 8, vocab: 17, ..sizes() }.model();
     let training = Training { batch: 1, seq: 4, ..four_sequences() };
-    let text = decoder::evaluate(&model, &training).to_string();
+    let text = decoder::evaluate(&model, &training, Names::Kept).to_string();
     let expected = "   0  embedded = embed tokens, wte.weight, wpe.weight\n   \
         1  h.0.ln_1, h.0.ln_1.mean, h.0.ln_1.rstd = layer_norm embedded, h.0.ln_1.weight\n";
     assert!(text.starts_with(expected), "{text}");

@@ -19,7 +19,7 @@ mod values;
 mod machine;
 mod words;
 
-pub use self::values::{Handle, Pickle, PickleObject, PickleValue, VALUES_PER_CONTAINER};
+pub use self::values::{Handle, Pickle, PickleObject, PickleValue};
 
 /// Why the input is not a plain pickle. Offsets are in bytes from the start.
 #[derive(Debug, thiserror::Error)]

@@ -91,7 +91,7 @@ impl Handle {
 
 /// How many values, marks and operands are allowed for each allowed list or dict: more than any
 /// real file has.
-pub const VALUES_PER_CONTAINER: usize = 4;
+pub(crate) const VALUES_PER_CONTAINER: usize = 4;
 
 /// A parsed pickle.
 #[derive(Debug, Default)]

@@ -215,7 +215,7 @@ impl Options {
 
 /// The default fraction of documents that is held out: nanoGPT's 0.0005, or more if that would be
 /// too little for an evaluation. The size is that of the input files, compressed or not.
-pub fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
+pub(crate) fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
     match total_bytes {
         Some(bytes) if bytes < 10_000_000 => 0.1,
         Some(bytes) if bytes < 1_000_000_000 => 0.01,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::too_many_lines)]
 
+pub mod hash;
 pub mod units;
 mod rope;
 mod op;

@@ -130,15 +130,15 @@ fn whole(value: &ConfigValue) -> Option<i64> {
     match value {
         ConfigValue::Bool(value) => Some((*value).into()),
         ConfigValue::Int(value) => Some(*value),
-        _ => None,
+        ConfigValue::None | ConfigValue::Float(_) | ConfigValue::Str(_) => None,
     }
 }
 
 fn real(value: &ConfigValue) -> Option<f64> {
-    match value {
-        ConfigValue::Float(value) => Some(*value),
-        other => whole(other).map(|value| value as f64),
+    if let ConfigValue::Float(value) = value {
+        return Some(*value);
     }
+    whole(value).map(|value| value as f64)
 }
 
 fn signed(sign: &'static str, value: &ConfigValue) -> Result<ConfigValue, Reason> {
@@ -373,15 +373,17 @@ fn to_int(value: &ConfigValue) -> Result<Option<i64>, Reason> {
     match value {
         ConfigValue::Float(value) if value.is_finite() => float_to_int(value.trunc()).map(Some),
         ConfigValue::Str(text) => Ok(without_underscores(text).and_then(|text| text.parse().ok())),
-        other => Ok(whole(other)),
+        ConfigValue::None | ConfigValue::Bool(_) | ConfigValue::Int(_) | ConfigValue::Float(_) => {
+            Ok(whole(value))
+        }
     }
 }
 
 fn to_float(value: &ConfigValue) -> Option<f64> {
-    match value {
-        ConfigValue::Str(text) => without_underscores(text)?.parse().ok(),
-        other => real(other),
+    if let ConfigValue::Str(text) = value {
+        return without_underscores(text)?.parse().ok();
     }
+    real(value)
 }
 
 /// A number's text without the underscores between its digits.

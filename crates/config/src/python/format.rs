@@ -1,14 +1,10 @@
 //! The text of a value, plain and in the fields of f-strings.
 
-use crate::value::{ConfigValue, float_repr};
+use crate::value::ConfigValue;
 
 /// What Python's `str` returns.
 pub(super) fn text(value: &ConfigValue) -> String {
-    match value {
-        ConfigValue::Str(text) => text.clone().into_owned(),
-        ConfigValue::Float(value) => float_repr(*value),
-        other => other.to_string(),
-    }
+    if let ConfigValue::Str(text) = value { text.clone().into_owned() } else { value.to_string() }
 }
 
 /// A value in the field of an f-string; `None` if the specification is not supported. Supported:
@@ -31,7 +27,7 @@ pub(super) fn formatted(value: &ConfigValue, spec: &str) -> Option<String> {
             let value = match value {
                 ConfigValue::Float(value) => *value,
                 ConfigValue::Int(value) => *value as f64,
-                _ => return None,
+                ConfigValue::None | ConfigValue::Bool(_) | ConfigValue::Str(_) => return None,
             };
             if !value.is_finite() {
                 return None;

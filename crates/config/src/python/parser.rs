@@ -1,5 +1,10 @@
 //! Tokens to assignments and expressions, by recursive descent of bounded depth.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a token or an expression that is not named is not supported"
+)]
+
 use super::{
     Construct, DEPTH_LIMIT, ExpectedToken, PythonError, Reason, TEXT_LIMIT, TextPosition,
     lexer::{Token, TokenKind, tokens},

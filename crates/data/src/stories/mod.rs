@@ -25,11 +25,11 @@ const STORIES: u64 = 7_000;
 const VAL_EVERY: u64 = 10;
 
 /// How many different characters the stories have.
-pub const VOCAB_SIZE: u32 = 59;
+pub(crate) const VOCAB_SIZE: u32 = 59;
 
 /// The text of the corpus, for training and for validation.
 #[derive(Debug)]
-pub struct Corpus {
+pub(crate) struct Corpus {
     /// Nine stories of ten.
     pub train: String,
     /// The tenth.
@@ -37,7 +37,7 @@ pub struct Corpus {
 }
 
 /// Generates every story, with a blank line after each.
-pub fn corpus() -> Corpus {
+pub(crate) fn corpus() -> Corpus {
     let plots = plot::plots();
     let mut corpus = Corpus { train: String::new(), val: String::new() };
     for story in 0..STORIES {
@@ -85,14 +85,10 @@ fn encoded(text: &str, itos: &[char]) -> Vec<u8> {
 mod tests {
     use std::{collections::BTreeSet, fs};
 
+    use fitgpt_program::hash::{FNV_1A_START, fnv_1a};
+
     use super::*;
     use crate::{Dataset, Split, tokenizer::Tokenizer};
-
-    fn fnv_1a(bytes: &[u8]) -> u64 {
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
-    }
 
     fn stories(text: &str) -> impl Iterator<Item = &str> {
         text.split_terminator("\n\n")
@@ -102,7 +98,7 @@ mod tests {
     fn the_corpus_is_the_same_everywhere() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
-        let hash = |name| fnv_1a(&fs::read(folder.path().join(name)).unwrap());
+        let hash = |name| fnv_1a(FNV_1A_START, &fs::read(folder.path().join(name)).unwrap());
         // A change of a story changes these, and the losses that people compare.
         assert_eq!(
             ["train.bin", "val.bin", "meta.pkl"].map(hash),

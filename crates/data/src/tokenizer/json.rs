@@ -116,7 +116,7 @@ impl Json {
     }
 
     /// The token with an id.
-    pub fn token_of(&self, id: u32) -> Option<String> {
+    pub(crate) fn token_of(&self, id: u32) -> Option<String> {
         self.0.id_to_token(id)
     }
 

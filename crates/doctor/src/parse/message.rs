@@ -188,7 +188,7 @@ impl Message {
     }
 
     /// Whether the requested size is the allocator's rounded size, not the tensor's.
-    pub fn is_rounded(&self) -> bool {
+    pub(crate) fn is_rounded(&self) -> bool {
         matches!(
             self.wording,
             Wording::Torch1 | Wording::Torch2 | Wording::TorchExact | Wording::TorchBare

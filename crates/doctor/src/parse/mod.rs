@@ -26,6 +26,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+pub(crate) use self::size::allocator_request;
 pub use self::{
     clues::{Clue, Clues},
     frames::Frame,
@@ -33,7 +34,7 @@ pub use self::{
     notes::HarmlessLine,
     progress::NanoGptOutput,
     setup::{CardProcess, LoggedOptimizer, Setup},
-    size::{PrintedSize, allocator_request},
+    size::PrintedSize,
     snapshot::{Segment, SegmentPart, Snapshot, SnapshotError},
 };
 use crate::facts::MemoryKind;

@@ -111,7 +111,7 @@ impl PrintedSize {
 /// What PyTorch's allocator requests from the driver for a tensor of `bytes`, and prints in its
 /// messages: 2 MiB for tensors up to 1 MiB, 20 MiB for tensors below 10 MiB, otherwise the next
 /// multiple of 2 MiB.
-pub fn allocator_request(bytes: u64) -> u64 {
+pub(crate) fn allocator_request(bytes: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     match bytes.div_ceil(512).saturating_mul(512) {
         0..=MIB => 2 * MIB,

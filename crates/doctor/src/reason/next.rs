@@ -1,7 +1,7 @@
 //! What fails next, after this failure is fixed.
 
 use fitgpt_fit::torch::{self, CachingAllocator, TorchOptions, TorchPhase};
-use fitgpt_program::memory::profile;
+use fitgpt_program::{Names, memory::profile};
 
 use super::{Analysis, TrainingRun};
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) fn account(run: &TrainingRun, analysis: &Analysis<'_>) -> Option<Vec<
         PhaseName::TrainForward | PhaseName::TrainBackward => TorchPhase::Train,
         _ => return None,
     };
-    let program = torch::program(phase, &run.model, &run.options);
+    let program = torch::program(phase, &run.model, &run.options, Names::Kept);
     let peak = profile(&program, &CachingAllocator).peak()?;
     let names = [
         N::Weights,

@@ -4,6 +4,7 @@
 //! length of time.
 
 use fitgpt_doctor::{Context, Diagnosis, diagnose, parse::Reader};
+use fitgpt_program::hash::{SPLITMIX_STEP, splitmix64};
 
 /// A stream of pseudo-random numbers (`SplitMix64` by Steele, Lea and Flood).
 pub(crate) struct Numbers(u64);
@@ -11,14 +12,13 @@ pub(crate) struct Numbers(u64);
 impl Numbers {
     /// The stream for a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        Self(seed.wrapping_mul(SPLITMIX_STEP))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
+        let number = splitmix64(self.0);
+        self.0 = self.0.wrapping_add(SPLITMIX_STEP);
+        number
     }
 
     /// Less than `end`; 0 if `end` is 0.

@@ -36,7 +36,7 @@ pub(super) fn run(call: &mut Call<'_, '_>, op: &Op) {
     match call.storage(op) {
         DType::Bf16 => call.run::<bf16>(op),
         DType::F16 => call.run::<f16>(op),
-        _ => call.run::<f32>(op),
+        DType::F32 | DType::U32 | DType::I64 | DType::U8 => call.run::<f32>(op),
     }
 }
 
@@ -132,6 +132,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn embed<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::Embed { tokens, wte, wpe, out, ref dropout } => {
@@ -167,6 +168,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn norm<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {
@@ -220,6 +222,7 @@ impl<'c, 'a> Call<'c, 'a> {
         self.used(x) * self.columns(x) / self.columns(weight)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn linear<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::Linear { x, weight, bias, out } => {
@@ -254,6 +257,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn linear_backward<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::LinearBackwardInput { d_out, weight, d_x } => {
@@ -290,6 +294,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn attention<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {
@@ -357,6 +362,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn loss<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::CrossEntropy { x, weight, targets, logits, losses } => {
@@ -400,6 +406,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
     fn update(&mut self, op: &Op) {
         match *op {
             Op::GradientNorm { ref gradients, norm } => {

@@ -28,10 +28,6 @@ pub trait Element: Copy + Send + Sync + Default + 'static {
     fn widen_slice(from: &[Self], to: &mut [f32]) {
         Isa::best().run(Widen { from, to });
     }
-    /// [`narrow`](Self::narrow) of a slice. The slices have equal lengths.
-    fn narrow_slice(from: &[f32], to: &mut [Self]) {
-        Isa::best().run(Narrow { from, to });
-    }
 }
 
 struct Widen<'a, E> {
@@ -44,19 +40,6 @@ impl<E: Element> Kernel for Widen<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         E::widen_with(simd, self.from, self.to);
-    }
-}
-
-struct Narrow<'a, E> {
-    from: &'a [f32],
-    to: &'a mut [E],
-}
-
-impl<E: Element> Kernel for Narrow<'_, E> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        E::narrow_with(simd, self.from, self.to);
     }
 }
 
@@ -172,6 +155,19 @@ impl Element for f16 {
 #[expect(clippy::float_cmp, reason = "copies are exact")]
 mod tests {
     use super::*;
+
+    struct Narrow<'a, E> {
+        from: &'a [f32],
+        to: &'a mut [E],
+    }
+
+    impl<E: Element> Kernel for Narrow<'_, E> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            E::narrow_with(simd, self.from, self.to);
+        }
+    }
 
     /// Every bit pattern of a 16-bit type, and one more so that no width divides the count.
     fn all_halves<E>(from_bits: fn(u16) -> E) -> Vec<E> {

@@ -15,7 +15,7 @@ const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
 /// `e^x` for `x` up to 88, which is enough for a softmax and takes half the instructions.
 #[inline(always)]
-pub fn exp_below<S: Simd>(simd: S, x: f32) -> f32 {
+pub(crate) fn exp_below<S: Simd>(simd: S, x: f32) -> f32 {
     let clamped = if x < LEAST { LEAST } else { x };
     let shifted = simd.fma1(clamped, std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
@@ -27,7 +27,7 @@ pub fn exp_below<S: Simd>(simd: S, x: f32) -> f32 {
 
 /// `2^n` and `x - n`, with `n` the integer nearest to `x`, which must be in -126..=127.
 #[inline(always)]
-pub fn power_and_rest(x: f32) -> (f32, f32) {
+pub(crate) fn power_and_rest(x: f32) -> (f32, f32) {
     let shifted = x + ROUND;
     (power_in(shifted), x - (shifted - ROUND))
 }
@@ -43,7 +43,7 @@ fn power_in(shifted: f32) -> f32 {
 ///
 /// With `x = n ln 2 + r` it is `2^n e^r`.
 #[inline(always)]
-pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
+pub(crate) fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     let clamped = if x < LEAST { LEAST } else { x };
     let clamped = if clamped > MOST { MOST } else { clamped };
     let shifted = simd.fma1(clamped, std::f32::consts::LOG2_E, ROUND);

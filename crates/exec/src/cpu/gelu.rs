@@ -19,7 +19,7 @@ use crate::cpu::{
 
 /// `out = gelu(x)`; the slices have equal lengths.
 #[inline(always)]
-pub fn values<S: Simd>(simd: S, gelu: Gelu, x: &[f32], out: &mut [f32]) {
+pub(crate) fn values<S: Simd>(simd: S, gelu: Gelu, x: &[f32], out: &mut [f32]) {
     assert_eq!(x.len(), out.len());
     let pairs = out.iter_mut().zip(x);
     match gelu {
@@ -30,7 +30,7 @@ pub fn values<S: Simd>(simd: S, gelu: Gelu, x: &[f32], out: &mut [f32]) {
 
 /// `d *= gelu'(x)`, `x = gelu(x)`, with one exponential for both. The slices have equal lengths.
 #[inline(always)]
-pub fn values_and_slopes<S: Simd>(simd: S, gelu: Gelu, x: &mut [f32], d: &mut [f32]) {
+pub(crate) fn values_and_slopes<S: Simd>(simd: S, gelu: Gelu, x: &mut [f32], d: &mut [f32]) {
     assert_eq!(x.len(), d.len());
     let take = |(value, slope), x: &mut f32, d: &mut f32| {
         *x = value;
@@ -45,7 +45,7 @@ pub fn values_and_slopes<S: Simd>(simd: S, gelu: Gelu, x: &mut [f32], d: &mut [f
 
 /// `x Φ(x)` and its slope `Φ(x) + x φ(x)`. The compiler removes the one that is not used.
 #[inline(always)]
-pub fn exact<S: Simd>(simd: S, x: f32) -> (f32, f32) {
+pub(crate) fn exact<S: Simd>(simd: S, x: f32) -> (f32, f32) {
     // Beyond `END`, Φ is 0 or 1 in f32 and φ is negligible. NaN stays NaN.
     let left = if x < -END { -END } else { x };
     let x = if left > END { END } else { left };
@@ -106,7 +106,7 @@ const TWICE: f32 = std::f32::consts::SQRT_2 * FRAC_2_SQRT_PI;
 
 /// `x / (1 + exp(-2u))`, and its slope `s + x s (1 - s) 2u'`, with `s = 1 / (1 + exp(-2u))`.
 #[inline(always)]
-pub fn tanh<S: Simd>(simd: S, x: f32) -> (f32, f32) {
+pub(crate) fn tanh<S: Simd>(simd: S, x: f32) -> (f32, f32) {
     let minus_2u = -TWICE * x * simd.fma1(CUBIC * x, x, 1.0);
     let e = exp(simd, minus_2u);
     let value = x / (1.0 + e);

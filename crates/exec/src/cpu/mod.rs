@@ -8,9 +8,9 @@
 //! Kernels allocate nothing: the caller passes scratch, whose size is a pure function of the shape.
 
 pub mod isa;
-pub mod element;
-pub mod exp;
-pub mod gelu;
+mod element;
+mod exp;
+mod gelu;
 pub mod parts;
 mod product;
 mod rows;

@@ -87,7 +87,9 @@ pub(super) fn step(machine: &mut Machine, args: MuonStep<'_>) {
     }
     match args.muon.dtype {
         DType::Bf16 => step_in::<bf16>(machine, args),
-        _ => step_in::<f32>(machine, args),
+        DType::F32 | DType::F16 | DType::U32 | DType::I64 | DType::U8 => {
+            step_in::<f32>(machine, args);
+        }
     }
 }
 

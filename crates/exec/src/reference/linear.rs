@@ -80,6 +80,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Linear { x, weight, bias, out } => {

@@ -40,6 +40,7 @@ fn backward(
     (d_x, linear::backward_weight(&logits, x, [vocab, channels]))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::CrossEntropy { x, weight, targets, losses, .. } => {

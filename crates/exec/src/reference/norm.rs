@@ -101,6 +101,7 @@ fn backward(x: &[f64], statistics: Statistics<'_>, weight: &[f64], d_out: &[f64]
     Gradients { x: d_x, weight: d_weight, bias: d_bias }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {

@@ -25,6 +25,7 @@ fn rotate(x: &mut [f64], angles: &[f64], turn: Turn) {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Rotary { x, table, turn, .. } => {

@@ -69,6 +69,7 @@ impl AdamStep {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::GradientNorm { ref gradients, norm } => {

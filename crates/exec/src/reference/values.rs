@@ -46,7 +46,7 @@ impl<'a> OpValues<'_, 'a> {
             DType::F32 => widened(self.operands.read::<f32>(tensor)),
             DType::Bf16 => widened(self.operands.read::<bf16>(tensor)),
             DType::F16 => widened(self.operands.read::<f16>(tensor)),
-            other => panic!("{other} is not a float type"),
+            other @ (DType::U32 | DType::I64 | DType::U8) => panic!("{other} is not a float type"),
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> OpValues<'_, 'a> {
             DType::F32 => ChangedTensor::F32(self.operands.write(tensor)),
             DType::Bf16 => ChangedTensor::Bf16(self.operands.write(tensor)),
             DType::F16 => ChangedTensor::F16(self.operands.write(tensor)),
-            other => panic!("{other} is not a float type"),
+            other @ (DType::U32 | DType::I64 | DType::U8) => panic!("{other} is not a float type"),
         }
     }
 
@@ -133,7 +133,7 @@ pub fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
         DType::F32 => values::<f32>(bytes),
         DType::Bf16 => values::<bf16>(bytes),
         DType::F16 => values::<f16>(bytes),
-        other => panic!("{other} is not a float type"),
+        other @ (DType::U32 | DType::I64 | DType::U8) => panic!("{other} is not a float type"),
     }
 }
 
@@ -147,7 +147,7 @@ pub fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
         DType::F32 => bytes::<f32>(values),
         DType::Bf16 => bytes::<bf16>(values),
         DType::F16 => bytes::<f16>(values),
-        other => panic!("{other} is not a float type"),
+        other @ (DType::U32 | DType::I64 | DType::U8) => panic!("{other} is not a float type"),
     }
 }
 

@@ -17,6 +17,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use fitgpt_program::hash::{SPLITMIX_STEP, splitmix64};
+
 use super::{Disk, FileKind, FileSystem, HeldPath, OpenMode, RawFile, not_a_file};
 use crate::os::FileIdentity;
 
@@ -74,11 +76,9 @@ pub struct SplitMix(pub u64);
 
 impl SplitMix {
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ x >> 31
+        let number = splitmix64(self.0);
+        self.0 = self.0.wrapping_add(SPLITMIX_STEP);
+        number
     }
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {

@@ -75,11 +75,6 @@ impl Generation {
                 | Self::AppleM4
         )
     }
-
-    /// Whether it shares the host's memory.
-    pub const fn is_unified(self) -> bool {
-        matches!(self, Self::AppleM1 | Self::AppleM2 | Self::AppleM3 | Self::AppleM4)
-    }
 }
 
 /// How much of the nominal memory a process can use.
@@ -133,10 +128,5 @@ impl CardSpec {
     /// Whether it has matrix units for half types.
     pub const fn has_tensor_cores(&self) -> bool {
         self.generation.has_tensor_cores()
-    }
-
-    /// Whether it shares the host's memory.
-    pub const fn is_unified(&self) -> bool {
-        self.generation.is_unified()
     }
 }

@@ -125,8 +125,9 @@ fn usable_memory_is_a_little_below_nominal() {
     for gpu in GPUS {
         let (seen, sold) = (gpu.total_bytes().get(), gpu.nominal_gib << 30);
         assert!(seen < sold, "{}", gpu.name);
-        // Cards with error correction lose most, up to a tenth.
-        assert!(gpu.is_unified() || seen * 100 >= sold * 90, "{}", gpu.name);
+        // Cards with error correction lose most, up to a tenth; a Mac shares the host's memory.
+        let is_unified = gpu.name.starts_with("Apple");
+        assert!(is_unified || seen * 100 >= sold * 90, "{}", gpu.name);
     }
 }
 

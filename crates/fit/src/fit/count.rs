@@ -14,7 +14,7 @@ use fitgpt_model::{
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Program,
+    Names, Program,
     memory::{PlanError, Target},
     units::{Bytes, DType},
 };
@@ -156,13 +156,14 @@ impl<'a> Counter<'a> {
         let rows = training.loss_chunk_rows;
         let state = (model, training.optimizer.footprint());
         let train = CountKey::Train { state, shape: [batch, seq], dtype, recompute, rows };
-        if self.once(train, || peak_bytes(&decoder::unnamed_train(&model, &training), target))
+        if self.once(train, || peak_bytes(&decoder::train(&model, &training, Names::Left), target))
             > limit
         {
             return false;
         }
         let update = CountKey::Update { state };
-        if self.once(update, || peak_bytes(&decoder::unnamed_update(&model, &training), target))
+        if self
+            .once(update, || peak_bytes(&decoder::update(&model, &training, Names::Left), target))
             > limit
         {
             return false;
@@ -171,8 +172,9 @@ impl<'a> Counter<'a> {
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
         let evaluate = CountKey::Evaluate { state, seq: training.eval_seq, dtype, rows };
-        self.once(evaluate, || peak_bytes(&decoder::unnamed_evaluate(&model, &training), target))
-            <= limit
+        self.once(evaluate, || {
+            peak_bytes(&decoder::evaluate(&model, &training, Names::Left), target)
+        }) <= limit
     }
 
     fn torch_options(&self, candidate: &FitCandidate) -> TorchOptions {
@@ -183,7 +185,7 @@ impl<'a> Counter<'a> {
     fn torch_peak(&self, model: &Model, phase: torch::TorchPhase, options: &TorchOptions) -> Bytes {
         let options = options.read_by(phase);
         let key = CountKey::Torch { model: *model, phase, options };
-        let program = || torch::unnamed_program(phase, model, &options);
+        let program = || torch::program(phase, model, &options, Names::Left);
         self.once(key, || peak_bytes(&program(), &CachingAllocator))
     }
 
@@ -314,7 +316,7 @@ impl<'a> Counter<'a> {
             return *flops;
         }
         let training = Training { batch: 1, recompute, ..job.training };
-        let flops = decoder::unnamed_train(&job.model, &training).flops() as f64 / seq as f64;
+        let flops = decoder::train(&job.model, &training, Names::Left).flops() as f64 / seq as f64;
         self.flops.borrow_mut().insert(key, flops);
         flops
     }

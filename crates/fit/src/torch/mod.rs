@@ -173,7 +173,7 @@ impl TorchOptions {
     /// Normalises the options that `phase` does not depend on, so that equal programs have equal
     /// options.
     #[must_use]
-    pub fn read_by(self, phase: TorchPhase) -> Self {
+    pub(crate) fn read_by(self, phase: TorchPhase) -> Self {
         let plain = Self::default();
         let mut read = self;
         if phase != TorchPhase::Train {
@@ -277,17 +277,12 @@ impl TorchPhase {
 /// The programs of a run, in the order in which they happen.
 pub fn phases(model: &Model, options: &TorchOptions) -> Vec<(TorchPhase, Program)> {
     let phases = TorchPhase::of_run(options).into_iter();
-    phases.map(|phase| (phase, program(phase, model, options))).collect()
+    phases.map(|phase| (phase, program(phase, model, options, Names::Kept))).collect()
 }
 
-/// The program of one phase.
-pub fn program(phase: TorchPhase, model: &Model, options: &TorchOptions) -> Program {
-    write(phase, &ProgramSpec { model, options, names: Names::Kept })
-}
-
-/// The same program without tensor names, only good for counting.
-pub(crate) fn unnamed_program(phase: TorchPhase, model: &Model, options: &TorchOptions) -> Program {
-    write(phase, &ProgramSpec { model, options, names: Names::Left })
+/// The program of one phase; without tensor names it is only good for counting.
+pub fn program(phase: TorchPhase, model: &Model, options: &TorchOptions, names: Names) -> Program {
+    write(phase, &ProgramSpec { model, options, names })
 }
 
 /// The inputs of a program's construction.

@@ -109,7 +109,7 @@ fn a_half_softmax_saves_the_difference_of_one_float32_tensor() {
 fn flash_attention_keeps_wider_copies_of_heads_that_are_no_multiple_of_eight() {
     let wide = |heads, channels| {
         let model = Gpt2Sizes { heads, channels, ..sizes() }.model();
-        let program = program(TorchPhase::Train, &model, &options());
+        let program = program(TorchPhase::Train, &model, &options(), Names::Kept);
         program.tensors().iter().filter(|t| t.name.ends_with("v padded")).count()
     };
     assert_eq!((wide(4, 64), wide(4, 80)), (0, 4)); // heads of 16 and of 20; values and gradients
@@ -191,7 +191,7 @@ fn options_that_a_phase_does_not_read_do_not_change_it() {
     ];
     for options in cases {
         for (phase, whole) in phases(&model(), &options) {
-            assert_eq!(program(phase, &model(), &options.read_by(phase)), whole);
+            assert_eq!(program(phase, &model(), &options.read_by(phase), Names::Kept), whole);
         }
     }
 }
@@ -214,7 +214,7 @@ fn a_chunked_loss_peaks_where_pytorch_does() {
         let options =
             TorchOptions { compile, chunked_loss_rows: Some(rows), ..TorchOptions::default() };
         let peak = |phase| {
-            let program = program(phase, &model, &options);
+            let program = program(phase, &model, &options, Names::Kept);
             profile(&program, &CachingAllocator).peak().unwrap().bytes.get()
         };
         assert_eq!(peak(TorchPhase::EvaluateFirst), first, "{rows} rows");
@@ -236,8 +236,8 @@ fn the_number_of_chunks_changes_neither_the_size_of_a_program_nor_its_peaks() {
             ..options()
         };
         for phase in TorchPhase::of_run(&options()) {
-            let few = program(phase, &model(), &of_rows((32 << 20) / 6));
-            let many = program(phase, &model(), &of_rows(7));
+            let few = program(phase, &model(), &of_rows((32 << 20) / 6), Names::Kept);
+            let many = program(phase, &model(), &of_rows(7), Names::Kept);
             assert!(many.ops().len() <= few.ops().len() + 1, "{}", phase.name());
         }
     }

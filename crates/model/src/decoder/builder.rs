@@ -475,7 +475,9 @@ impl<'a> DecoderBuilder<'a> {
                 AttentionKind::ReadsCache => {
                     Op::CachedAttention { qkv, keys, values, out: attended, heads }
                 }
-                _ => Op::StoreCache { qkv, keys, values, heads },
+                AttentionKind::Plain | AttentionKind::FillsCache => {
+                    Op::StoreCache { qkv, keys, values, heads }
+                }
             });
         }
         if kind != AttentionKind::ReadsCache {

@@ -4,7 +4,8 @@
 //!
 //! Each is built op by op, including the backward. Choices that do not change the training run
 //! (recomputation, rows of logits at a time) are arguments of the builder, not rewrites of a
-//! program.
+//! program. Programs without tensor names ([`Names::Left`]) are faster to build and only good for
+//! counting.
 
 mod builder;
 mod backward;
@@ -29,16 +30,7 @@ pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
 }
 
 /// One micro-batch: forward, loss, backward; adds to the gradients and the loss.
-pub fn train(model: &Model, training: &Training) -> Program {
-    write_train(model, training, Names::Kept)
-}
-
-/// The same program without tensor names, which is faster to build and only good for counting.
-pub fn unnamed_train(model: &Model, training: &Training) -> Program {
-    write_train(model, training, Names::Left)
-}
-
-pub(crate) fn write_train(model: &Model, training: &Training, names: Names) -> Program {
+pub fn train(model: &Model, training: &Training, names: Names) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Train, model, training, names);
     b.shape = (training.batch, training.seq);
     b.dropout = training.dropout;
@@ -104,16 +96,7 @@ pub(crate) fn write_train(model: &Model, training: &Training, names: Names) -> P
 
 /// The optimizer's step after the last micro-batch, for the elements that this rank owns. With more
 /// than one lane the norm is an input: the host computed it when it added up the lanes.
-pub fn update(model: &Model, training: &Training) -> Program {
-    write_update(model, training, Names::Kept)
-}
-
-/// The same program without tensor names, which is faster to build and only good for counting.
-pub fn unnamed_update(model: &Model, training: &Training) -> Program {
-    write_update(model, training, Names::Left)
-}
-
-pub(crate) fn write_update(model: &Model, training: &Training, names: Names) -> Program {
+pub fn update(model: &Model, training: &Training, names: Names) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, names);
     // In a small model a rank may own nothing. It never runs its update, which computes a norm only
     // so that the program is not empty.
@@ -160,16 +143,7 @@ pub(crate) fn evaluation_lower_bound(model: &Model, training: &Training) -> Byte
 }
 
 /// The losses of some sequences: forward only.
-pub fn evaluate(model: &Model, training: &Training) -> Program {
-    write_evaluate(model, training, Names::Kept)
-}
-
-/// The same program without tensor names, which is faster to build and only good for counting.
-pub fn unnamed_evaluate(model: &Model, training: &Training) -> Program {
-    write_evaluate(model, training, Names::Left)
-}
-
-pub(crate) fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
+pub fn evaluate(model: &Model, training: &Training, names: Names) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Evaluate, model, training, names);
     b.shape = (training.eval_batch, training.eval_seq);
     let tokens = b.input("tokens");

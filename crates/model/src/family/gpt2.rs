@@ -136,7 +136,7 @@ pub(super) fn write(model: &Model, dropout: f64) -> Map<String, Json> {
     let end_of_text = (END_OF_TEXT < model.vocab).then_some(END_OF_TEXT);
     let activation = match model.mlp {
         MlpKind::Gelu(Gelu::Exact) => "gelu",
-        _ => "gelu_new",
+        MlpKind::Gelu(Gelu::Tanh) | MlpKind::SwiGlu => "gelu_new",
     };
     let document = json!({
         "activation_function": activation,
@@ -159,8 +159,6 @@ pub(super) fn write(model: &Model, dropout: f64) -> Map<String, Json> {
         "torch_dtype": "float32",
         "vocab_size": model.vocab,
     });
-    match document {
-        Json::Object(map) => map,
-        _ => unreachable!("the literal above is an object"),
-    }
+    let Json::Object(map) = document else { unreachable!("the literal above is an object") };
+    map
 }

@@ -60,7 +60,7 @@ pub(super) fn read(
     let kv_heads = document.optional_size("num_key_value_heads")?.unwrap_or(match family {
         Family::Mistral => 8,
         Family::Qwen2 | Family::Qwen3 => 32,
-        _ => heads,
+        Family::Gpt2 | Family::Llama => heads,
     });
     if !heads.is_multiple_of(kv_heads) {
         return Err(
@@ -97,7 +97,8 @@ pub(super) fn read(
         // Qwen 2 always has its three biases, Mistral has none; neither reads the key.
         (Family::Qwen2, _) => AttentionBias::Qkv,
         (Family::Llama | Family::Qwen3, Some(true)) => AttentionBias::All,
-        _ => AttentionBias::None,
+        (Family::Llama | Family::Qwen3, None | Some(false))
+        | (Family::Gpt2 | Family::Mistral, _) => AttentionBias::None,
     };
     let has_mlp_bias = family == Family::Llama && document.flag("mlp_bias")? == Some(true);
     // The defaults of `transformers`' classes, which differ from ours.
@@ -106,7 +107,7 @@ pub(super) fn read(
     let positions = document.optional_size("max_position_embeddings")?.unwrap_or(match family {
         Family::Llama => 2048,
         Family::Mistral => 131_072,
-        _ => 32_768,
+        Family::Gpt2 | Family::Qwen2 | Family::Qwen3 => 32_768,
     });
     Ok(Description {
         family,
@@ -185,7 +186,7 @@ fn window(
             document.flag("use_sliding_window")? == Some(true)
                 && first.is_none_or(|first| first < layers.into())
         }
-        _ => false,
+        Family::Gpt2 | Family::Llama => false,
     };
     if has_window { document.optional_size("sliding_window") } else { Ok(None) }
 }
@@ -195,7 +196,7 @@ pub(super) fn write(model: &Model, dropout: f64) -> Map<String, Json> {
         Family::Mistral => ("MistralForCausalLM", "mistral"),
         Family::Qwen2 => ("Qwen2ForCausalLM", "qwen2"),
         Family::Qwen3 => ("Qwen3ForCausalLM", "qwen3"),
-        _ => ("LlamaForCausalLM", "llama"),
+        Family::Gpt2 | Family::Llama => ("LlamaForCausalLM", "llama"),
     };
     let rope = model.rope().unwrap_or(Rope::new(THETA));
     let mut scaling = match rope.scaling {
@@ -239,10 +240,8 @@ pub(super) fn write(model: &Model, dropout: f64) -> Map<String, Json> {
         "use_sliding_window": false,
         "vocab_size": model.vocab,
     });
-    match document {
-        Json::Object(map) => map,
-        _ => unreachable!("the literal above is an object"),
-    }
+    let Json::Object(map) = document else { unreachable!("the literal above is an object") };
+    map
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ pub struct Sizes {
 
 impl NamedDataset {
     /// The names of its samples.
-    pub fn sample_names(&self) -> Vec<&'static str> {
+    pub(crate) fn sample_names(&self) -> Vec<&'static str> {
         let names = self.samples.iter().map(|sample| sample.name);
         names.chain(self.has_dumps.then_some("CC-MAIN-…")).collect()
     }

@@ -56,7 +56,7 @@ pub fn merges() -> impl Iterator<Item = [u16; 2]> {
 }
 
 /// The printable character that tokenizers' files write for a byte.
-pub fn character_of_byte(byte: u8) -> char {
+pub(crate) fn character_of_byte(byte: u8) -> char {
     merge::character_of_byte(byte)
 }
 

@@ -25,7 +25,7 @@ use self::{
 };
 
 /// The most bytes of a page, compressed or not. Writers make pages of a megabyte.
-pub const PAGE_LIMIT: u64 = 256 << 20;
+pub(crate) const PAGE_LIMIT: u64 = 256 << 20;
 
 /// The most bytes of a file's description.
 const FOOTER_LIMIT: u64 = 64 << 20;
