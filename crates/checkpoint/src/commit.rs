@@ -147,8 +147,8 @@ enum Phase {
 /// Moves the files of `folder`, a committed save, to their names in `dir`.
 fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> {
     let mut placing = folder.to_owned();
-    // A power failure may have undone the rename below and not the moves after it. If the model is
-    // not there, the files in `dir` already belong to this save.
+    // An earlier version moved files out of `.saved-<id>` directly. If the model is not there, the
+    // files in `dir` already belong to this save.
     if phase == Phase::Saved && disk.is_file(&folder.join(MODEL_FILE))? {
         let manifest = Manifest::read(disk, &folder.join(MANIFEST_FILE))?;
         set_old_aside(disk, dir, manifest.as_ref())?;

@@ -183,7 +183,8 @@ fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventErr
     })
 }
 
-/// The id of the run whose log is at `path`; `None` if there is no log, or none of ours.
+/// The id of the run whose log is at `path`; `None` if there is no log, or if an earlier version
+/// wrote it.
 pub fn run_id(path: &Path) -> Result<Option<String>, EventError> {
     run_id_on(&Disk::real(), path)
 }
