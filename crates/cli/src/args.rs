@@ -15,10 +15,10 @@ use fitgpt_config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue
 use fitgpt_files::os;
 use fitgpt_fit::device::GPUS;
 
-use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
+use super::{Failure, keys, named, origin};
 use crate::{
     terminal,
-    words::{self, Lang, Say as _, failure as sentences, lang},
+    words::{self, Say as _, failure as sentences, lang},
 };
 
 /// Far more than any config, which has a few kilobytes.
@@ -47,135 +47,6 @@ pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
 /// A preset that sets no key: nanoGPT's defaults, which all other commands use if no config file is
 /// given.
 pub(super) const DEFAULTS: &str = "config/nanogpt.py";
-
-/// What `fitgpt` and `fitgpt --help` end with.
-const START_HERE: &str = "Start here:
-  fitgpt train                                        train a small model now: no data, no card
-  fitgpt doctor train.log --config config.py          why a PyTorch run ran out of memory
-  fitgpt plan config.py --engine torch --gpu 4070     what nanoGPT will need on a card
-  fitgpt serve --open                                 plans, diagnoses and runs in a browser
-  fitgpt demo                                         all of it, shown here in a minute
-
-`fitgpt COMMAND -h` fits on a screen, `fitgpt COMMAND --help` lists every key.
-Reports, messages and the doctor's pages are in the language of the locale or of `--lang`;
-help and usage errors, JSON and nanoGPT's log lines are in English.";
-
-/// The whole command line.
-pub fn command() -> Command {
-    Command::new("fitgpt")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(
-            "Plans the memory of training a GPT before it starts, trains within that plan, and \
-             explains why a PyTorch run ran out of memory",
-        )
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .after_help(START_HERE)
-        .arg(
-            Arg::new("lang")
-                .long("lang")
-                .global(true)
-                .value_parser(Lang::ALL.map(Lang::code))
-                .hide_possible_values(true)
-                .help("Language of reports and messages: en, zh, ja, de [default: the locale's]"),
-        )
-        .subcommand(with_keys(
-            plan_command()
-                .arg(named::description_flag())
-                .about("Shows the memory of every phase of a run, before anything is allocated")
-                .after_help(
-                    "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
-                     fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
-                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
-                     fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html",
-                )
-                .after_long_help(
-                    "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
-                     fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
-                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
-                     fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html\n  \
-                     fitgpt plan --init_from=meta-llama/Llama-3.2-1B --gpu \"RTX 4090\"\n  \
-                     fitgpt plan config/train_gpt2.py --ranks 8 --gpu 4090 --network 10Gb\n  \
-                     fitgpt plan config/train_gpt2.py --json\n\n\
-                     With `--engine both` the exit code, and `fits` and `verdict` in the JSON, are\n\
-                     those of FitGPT's plan; `fitgpt` and `torch` in the JSON hold both plans.",
-                ),
-        ))
-        .subcommand(with_keys(
-            plan_ranks::with_ranks(with_target(Command::new("fit"), &["fitgpt", "torch"]))
-                .about("Finds changes that make a config fit: ranked, each one planned")
-                .arg(
-                    Arg::new("write")
-                        .long("write")
-                        .value_name("FILE.py")
-                        .help("Write the recommended option as a config, with your comments"),
-                )
-                .after_help(
-                    "Examples:\n  fitgpt fit config/train_gpt2.py --budget 8GB\n  \
-                     fitgpt fit my.py --engine torch --gpu \"RTX 4070\" --write fitted.py",
-                ),
-        ))
-        .subcommand(keys::with_keys(with_json(
-            Command::new("doctor")
-                .about("Reads an out-of-memory log: what failed, which tensor, why, what to change")
-                .arg(Arg::new("LOG").help("A log or a memory snapshot; stdin if absent or `-`"))
-                .arg(
-                    Arg::new("config")
-                        .long("config")
-                        .value_name("CONFIG.py")
-                        .help("The config of the run: gives computed fixes"),
-                )
-                .arg(
-                    Arg::new("model")
-                        .long("model")
-                        .value_name("PATH")
-                        .help("A model's config.json or its folder, if the log names no known model"),
-                )
-                .arg(gpu())
-                .arg(
-                    Arg::new("explain")
-                        .long("explain")
-                        .value_name("RULE")
-                        .help("Print the page of a rule or of a common claim"),
-                )
-                .after_help(
-                    "Examples:\n  fitgpt doctor train.log --config config/train_gpt2.py\n  \
-                     python train.py 2>&1 | fitgpt doctor --batch_size=16 --gpu \"RTX 4070\"\n  \
-                     fitgpt doctor --explain stale-logits",
-                ),
-        )))
-        .subcommand(prepare::command())
-        .subcommand(with_keys(super::train::command()))
-        .subcommand(with_keys(
-            Command::new("sample")
-                .about("Continues a prompt with a trained model")
-                .arg(
-                    Arg::new("exact")
-                        .long("exact")
-                        .action(ArgAction::SetTrue)
-                        .help("Past block_size, recompute the whole window for every token"),
-                )
-                .arg(named::weights_flag())
-                .after_help(
-                    "Examples:\n  fitgpt sample --start=\"Once upon a time\"\n  \
-                     fitgpt sample --out_dir=out --num_samples=3 --max_new_tokens=200\n  \
-                     fitgpt sample --start=FILE:prompt.txt --top_p=0.9 --temperature=0.7",
-                ),
-        ))
-        .subcommand(super::export::command())
-        .subcommand(super::patch::command())
-        .subcommand(with_keys(bench::command()))
-        .subcommand(super::devices::command())
-        .subcommand(super::serve::command())
-        .subcommand(super::demo::command())
-        .subcommand(super::completions::command())
-}
-
-fn plan_command() -> Command {
-    let command = with_target(Command::new("plan"), &["fitgpt", "torch", "both"]);
-    let command = plan_ranks::with_network(plan_ranks::with_ranks(command));
-    super::plan::with_pictures(command)
-}
 
 /// Adds the flags for the engine and the device.
 pub(super) fn with_target(command: Command, engines: &'static [&'static str]) -> Command {
@@ -251,7 +122,7 @@ pub(super) fn with_keys(command: Command) -> Command {
     keys::with_keys(with_json(command.arg(files)))
 }
 
-fn with_json(command: Command) -> Command {
+pub(super) fn with_json(command: Command) -> Command {
     command.arg(
         Arg::new("json")
             .long("json")
@@ -402,40 +273,12 @@ pub(super) fn facts() -> MachineFacts {
 mod tests {
     use super::*;
 
-    fn read(args: &[&str]) -> Result<Written, Failure> {
-        let matches = command().try_get_matches_from(args).unwrap();
-        written(matches.subcommand().unwrap().1, None)
-    }
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        command().debug_assert();
-    }
-
     #[test]
     fn every_card_is_completed_as_a_word_that_names_it() {
         for (word, gpu) in CARDS.iter().zip(GPUS) {
             assert!(!word.contains(' '), "{word}");
             assert_eq!(fitgpt_fit::device::find(word).unwrap().name, gpu.name, "{word}");
         }
-    }
-
-    #[test]
-    fn later_wins_between_files_and_keys() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("c.py");
-        std::fs::write(&file, "batch_size = 3\n").unwrap();
-        let file = file.to_str().unwrap();
-        let after = read(&["fitgpt", "plan", "--batch_size=5", file]).unwrap();
-        assert_eq!(after.resolve().unwrap().batch_size(), 3);
-        let before = read(&["fitgpt", "plan", file, "--batch_size", "5"]).unwrap();
-        assert_eq!(before.resolve().unwrap().batch_size(), 5);
-    }
-
-    #[test]
-    fn budget_is_the_memory_budget() {
-        let written = read(&["fitgpt", "plan", "--budget", "12GB"]).unwrap();
-        assert_eq!(written.resolve().unwrap().memory_budget(), Some(12_000_000_000));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     terminal,
-    words::{self, bench as text_of, names},
+    words::{self, bench as text_of, grouped, names, percent},
 };
 
 /// Named jobs: the keys in which they differ from nanoGPT's defaults.
@@ -50,8 +50,12 @@ const JOBS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// The command's arguments.
+/// The command with its flags.
 pub(super) fn command() -> Command {
+    args::with_keys(flags())
+}
+
+fn flags() -> Command {
     Command::new("bench")
         .about("Measures speed and memory op by op, compared with this machine's peak rates")
         .arg(
@@ -229,7 +233,7 @@ fn table(text: &mut String, program: &TimedProgram, machine: Option<&MachinePeak
     let head = if program.tokens == 0 {
         text_of::program_without_tokens(name, ms, program.runs)
     } else {
-        let tokens = plan::grouped(program.tokens_per_s() as u64);
+        let tokens = grouped(program.tokens_per_s() as u64);
         let gflops = format!("{:.0}", program.flops_per_s() / 1e9);
         match machine {
             Some(machine) => {
@@ -278,8 +282,4 @@ fn rates(kind: &OpTimes, machine: Option<&MachinePeaks>) -> (String, String) {
         let of = machine.map_or_else(String::new, |m| share(rate / m.peak_bytes_per_s));
         (format!("{:.1} GB/s", rate / 1e9), of)
     }
-}
-
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }

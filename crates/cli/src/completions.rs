@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 
-use super::{Failure, Outcome, args};
+use super::{Failure, Outcome};
 use crate::terminal;
 
 pub(super) fn command() -> Command {
@@ -29,10 +29,11 @@ pub(super) fn command() -> Command {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every command has this signature")]
-pub(super) fn run(matches: &ArgMatches) -> Result<Outcome, Failure> {
+/// Prints the completions of `all`, the whole command line.
+pub(super) fn run(matches: &ArgMatches, all: &mut Command) -> Result<Outcome, Failure> {
     let shell = *matches.get_one::<Shell>("SHELL").expect("clap requires it");
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut args::command(), "fitgpt", &mut script);
+    clap_complete::generate(shell, all, "fitgpt", &mut script);
     terminal::out(&String::from_utf8_lossy(&script));
     Ok(Outcome::Yes)
 }

@@ -9,7 +9,7 @@ use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
 use fitgpt_run::{
     budget::{HostLimit, HostMemory},
-    cards::{MemoryHolder, NoDriver, NvidiaDriver, NvmlCard},
+    cards::{NoDriver, NvidiaDriver, NvmlCard},
     device::{self, AvailableGpu, available_gpus},
     host,
 };
@@ -261,19 +261,9 @@ fn about(card: &NvmlCard) -> Vec<String> {
         lines.push(format!("{bar} {}", words::card_memory(own, memory.free_bytes, whole)));
     }
     if !card.processes.is_empty() {
-        lines.push(words::held_by(holders(&card.processes)));
+        lines.push(words::held_by(words::holders(&card.processes)));
     }
     lines
-}
-
-/// `4711 python 512 MiB, …`
-pub(super) fn holders<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> String {
-    let one = |holder: &MemoryHolder| {
-        let name = holder.name.as_deref().unwrap_or("?");
-        let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
-        format!("{} {name} {bytes}", holder.pid)
-    };
-    list.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

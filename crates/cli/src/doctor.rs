@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use clap::ArgMatches;
+use clap::{Arg, ArgMatches, Command};
 use fitgpt_config::Written;
 use fitgpt_doctor::{
     CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Domain, Finding,
@@ -17,7 +17,7 @@ use fitgpt_doctor::{
 use fitgpt_files::{formats::compression, os};
 use fitgpt_fit::device;
 
-use super::{Failure, Outcome, OutputStyle, args, origin};
+use super::{Failure, Outcome, OutputStyle, args, keys, origin};
 use crate::{
     terminal,
     words::{self, Lang, Say as _, doctor as sentences, lang, names},
@@ -29,6 +29,39 @@ const EXAMPLES: &str = "
   python train.py 2>&1 | fitgpt doctor --batch_size=16
   fitgpt doctor --explain stale-logits
 ";
+
+/// The command with its flags.
+pub(super) fn command() -> Command {
+    keys::with_keys(args::with_json(
+        Command::new("doctor")
+            .about("Reads an out-of-memory log: what failed, which tensor, why, what to change")
+            .arg(Arg::new("LOG").help("A log or a memory snapshot; stdin if absent or `-`"))
+            .arg(
+                Arg::new("config")
+                    .long("config")
+                    .value_name("CONFIG.py")
+                    .help("The config of the run: gives computed fixes"),
+            )
+            .arg(
+                Arg::new("model")
+                    .long("model")
+                    .value_name("PATH")
+                    .help("A model's config.json or its folder, if the log names no known model"),
+            )
+            .arg(args::gpu())
+            .arg(
+                Arg::new("explain")
+                    .long("explain")
+                    .value_name("RULE")
+                    .help("Print the page of a rule or of a common claim"),
+            )
+            .after_help(
+                "Examples:\n  fitgpt doctor train.log --config config/train_gpt2.py\n  \
+                     python train.py 2>&1 | fitgpt doctor --batch_size=16 --gpu \"RTX 4070\"\n  \
+                     fitgpt doctor --explain stale-logits",
+            ),
+    ))
+}
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     if let Some(topic) = matches.get_one::<String>("explain") {

@@ -27,7 +27,7 @@ use serde_json::json;
 use super::{Failure, Outcome, OutputStyle, args, plan, plan_target::for_a_card};
 use crate::{
     terminal,
-    words::{self, bench as text_of, names},
+    words::{self, bench as text_of, grouped, names, percent},
 };
 
 /// The card of an estimate if none is named and none is in this machine.
@@ -188,7 +188,7 @@ pub(super) fn text(card: &RatedCard, bounds: &Bounds, measured: Option<&Measured
     for (at, program) in bounds.programs.iter().enumerate() {
         table(&mut text, program, measured.and_then(|measured| measured.programs.get(at)));
     }
-    let tokens = plan::grouped(bounds.tokens_per_s as u64);
+    let tokens = grouped(bounds.tokens_per_s as u64);
     let _ = writeln!(text, "\n{}", text_of::step(step_text(bounds.step_ms / 1e3), tokens));
     text
 }
@@ -252,5 +252,5 @@ fn table(text: &mut String, program: &Estimated, timed: Option<&TimedProgram>) {
 
 /// How close a measured time came to its bound.
 fn share(bound_ms: f64, measured_ms: f64) -> String {
-    super::bench::percent(bound_ms / measured_ms)
+    percent(bound_ms / measured_ms)
 }

@@ -6,8 +6,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint::export::{self, gguf::GgufType};
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle, plan};
-use crate::{terminal, words::export as words};
+use super::{Failure, Outcome, OutputStyle};
+use crate::{
+    terminal,
+    words::{export as words, grouped},
+};
 
 pub(super) fn command() -> Command {
     Command::new("export")
@@ -88,7 +91,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         }
         OutputStyle::Text => {
             let megabytes = format!("{:.1}", exported.bytes as f64 / 1e6);
-            let tensors = plan::grouped(exported.n_tensors as u64);
+            let tensors = grouped(exported.n_tensors as u64);
             terminal::line(&words::exported(out.display(), tensors, megabytes));
             if exported.has_other_gelu {
                 let is_nanogpt = format == Some("nanogpt");

@@ -30,7 +30,6 @@ use fitgpt_run::{
 use fitgpt_say::Say;
 use serde_json::{Value, json};
 
-use super::devices::holders;
 use crate::words::{devices, failure as sentences, lang, names, ranks as words};
 
 /// `[rank 3, host b] `, or nothing in a single process.
@@ -362,7 +361,7 @@ fn held_by(cards: &[NvmlCard], device: &str) -> Option<String> {
     let others: Vec<_> =
         of_card.flat_map(|card| &card.processes).filter(|holder| holder.pid != own).collect();
     let is_held = !others.is_empty();
-    is_held.then(|| format!("`{device}`: {}", devices::held_by(holders(others))))
+    is_held.then(|| format!("`{device}`: {}", devices::held_by(devices::holders(others))))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{array, fmt::Write as _, path::Path};
 
-use clap::ArgMatches;
+use clap::{Arg, ArgMatches, Command};
 use fitgpt_checkpoint::output::{self, Replace};
 use fitgpt_config::Written;
 use fitgpt_files::attempt::Attempt;
@@ -18,6 +18,24 @@ use crate::{
     terminal,
     words::{columns, fit as messages, hints, lang, left, localized, names, right},
 };
+
+/// The command with its flags.
+pub(super) fn command() -> Command {
+    args::with_keys(
+        plan_ranks::with_ranks(args::with_target(Command::new("fit"), &["fitgpt", "torch"]))
+            .about("Finds changes that make a config fit: ranked, each one planned")
+            .arg(
+                Arg::new("write")
+                    .long("write")
+                    .value_name("FILE.py")
+                    .help("Write the recommended option as a config, with your comments"),
+            )
+            .after_help(
+                "Examples:\n  fitgpt fit config/train_gpt2.py --budget 8GB\n  \
+                     fitgpt fit my.py --engine torch --gpu \"RTX 4070\" --write fitted.py",
+            ),
+    )
+}
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let written = args::written(matches, None)?;

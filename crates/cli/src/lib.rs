@@ -11,30 +11,31 @@ mod failure;
 mod demo;
 mod keys;
 mod origin;
+mod named;
+mod args;
 mod plan_target;
 mod fit_options;
-mod plan;
-mod export;
-mod named;
-mod prepare;
 mod together;
 mod plan_ranks;
-mod args;
+mod plan;
+mod export;
+mod prepare;
 mod progress;
 mod begin;
 mod out_dir;
-mod bench;
-mod completions;
-mod doctor;
 mod estimate;
+mod bench;
+mod doctor;
 mod fit;
 mod patch;
 mod sample;
 mod selftest;
+mod watch;
 mod devices;
 mod serve;
 mod train;
-mod watch;
+mod completions;
+mod command;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -44,7 +45,7 @@ use clap::{
 };
 
 use self::progress::LogStream;
-pub use self::{args::command, failure::Failure};
+pub use self::{command::command, failure::Failure};
 use crate::words::Lang;
 
 /// The most values of an argument that an error lists.
@@ -135,7 +136,7 @@ fn dispatch(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure
         Some(("devices", matches)) => devices::run(matches, style),
         Some(("serve", matches)) => serve::run(matches, style),
         Some(("demo", matches)) => demo::run(matches, style),
-        Some(("completions", matches)) => completions::run(matches),
+        Some(("completions", matches)) => completions::run(matches, &mut command()),
         other => unreachable!("clap accepts no other command: {other:?}"),
     }
 }

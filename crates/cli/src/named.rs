@@ -19,8 +19,11 @@ use fitgpt_run::{
     stop::StopFlag,
 };
 
-use super::{Failure, plan};
-use crate::{terminal, words::hub as words};
+use super::Failure;
+use crate::{
+    terminal,
+    words::{grouped, hub as words},
+};
 
 /// How often the progress line is updated.
 const REFRESH: Duration = Duration::from_millis(200);
@@ -185,7 +188,7 @@ fn state_needs(hub: &Hub, selection: &Selection, folder: &Path) -> Result<(), Hu
         &selection.sample,
         selection.dataset.repo,
         &revision[..revision.len().min(12)],
-        plan::grouped(selection.files.len() as u64),
+        grouped(selection.files.len() as u64),
         words::size(sizes.total_bytes),
     );
     let needs = words::needs(

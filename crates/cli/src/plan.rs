@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
+use fitgpt_checkpoint::output;
 use fitgpt_config::{Config, Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_fit::{
@@ -16,26 +17,26 @@ use fitgpt_model::{
     shard::Share,
 };
 use fitgpt_program::{memory::RuntimePool, units::Bytes};
+use fitgpt_run::{
+    budget::THIS_MACHINE,
+    setup::RunSetup,
+    time::{Kernels, RunTime},
+};
 use serde::Serialize;
 
 use super::{
-    Failure, Outcome, OutputStyle, args, fit_options,
+    Failure, Outcome, OutputStyle, args, fit_options, named,
     plan_ranks::{self, PlannedRanks},
     plan_target::{EngineChoice, PlanTarget},
 };
-use crate::picture::{
-    bars,
-    chart::{Chart, Panel},
-    html, svg,
-};
-use crate::terminal;
-use crate::words;
-pub(super) use crate::words::grouped;
-use fitgpt_checkpoint::output;
-use fitgpt_run::budget::THIS_MACHINE;
-use fitgpt_run::{
-    setup::RunSetup,
-    time::{Kernels, RunTime},
+use crate::{
+    picture::{
+        bars,
+        chart::{Chart, Panel},
+        html, svg,
+    },
+    terminal,
+    words::{self, grouped},
 };
 
 /// Adds the flags of this command.
@@ -44,6 +45,32 @@ pub(super) fn with_pictures(command: Command) -> Command {
     command
         .arg(file("svg", "Draw the live bytes of a step and an evaluation, op by op"))
         .arg(file("html", "The same as a page that shows the op under the pointer"))
+}
+
+/// The command with its flags.
+pub(super) fn command() -> Command {
+    args::with_keys(
+            with_pictures(plan_ranks::with_network(plan_ranks::with_ranks(args::with_target(Command::new("plan"), &["fitgpt", "torch", "both"]))))
+                .arg(named::description_flag())
+                .about("Shows the memory of every phase of a run, before anything is allocated")
+                .after_help(
+                    "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
+                     fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
+                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
+                     fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html",
+                )
+                .after_long_help(
+                    "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
+                     fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
+                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
+                     fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html\n  \
+                     fitgpt plan --init_from=meta-llama/Llama-3.2-1B --gpu \"RTX 4090\"\n  \
+                     fitgpt plan config/train_gpt2.py --ranks 8 --gpu 4090 --network 10Gb\n  \
+                     fitgpt plan config/train_gpt2.py --json\n\n\
+                     With `--engine both` the exit code, and `fits` and `verdict` in the JSON, are\n\
+                     those of FitGPT's plan; `fitgpt` and `torch` in the JSON hold both plans.",
+                ),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {

@@ -18,10 +18,10 @@ use fitgpt_prepare::{
 use fitgpt_program::units::Bytes;
 use fitgpt_run::stop::StopFlag;
 
-use super::{Failure, Outcome, OutputStyle, named, plan};
+use super::{Failure, Outcome, OutputStyle, named};
 use crate::{
     terminal,
-    words::{Say as _, hub as hub_words, lang, prepare as words},
+    words::{Say as _, grouped, hub as hub_words, lang, prepare as words},
 };
 
 /// How often the progress line is updated.
@@ -251,7 +251,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
 fn line(at: &Progress) -> String {
     let pass = words::pass(at.pass);
     let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
-    let (documents, tokens) = (plan::grouped(at.documents), plan::grouped(at.tokens));
+    let (documents, tokens) = (grouped(at.documents), grouped(at.tokens));
     match at.total_bytes.filter(|total| *total > 0) {
         Some(total) => {
             words::progress_of(pass, megabytes(at.bytes), megabytes(total), documents, tokens)
@@ -276,7 +276,7 @@ fn with_eta(line: String, at: &Progress, elapsed: Duration, first: u64) -> Strin
 fn text(summary: &PrepareSummary) -> String {
     let folder = summary.train_path.parent().unwrap_or(Path::new(".")).display();
     let (documents, characters) = (summary.documents, summary.characters);
-    let vocab = plan::grouped(summary.vocab_size.into());
+    let vocab = grouped(summary.vocab_size.into());
     let rate = format!("{:.2}", summary.bytes_per_token());
     let skipped =
         summary.skipped.iter().take(SHOWN_SKIPPED).map(|skipped| {
@@ -287,12 +287,12 @@ fn text(summary: &PrepareSummary) -> String {
     [
         skipped.collect(),
         more,
-        words::read(plan::grouped(documents), plan::grouped(characters), vocab),
-        words::split(plan::grouped(summary.train_tokens), plan::grouped(summary.val_tokens)),
+        words::read(grouped(documents), grouped(characters), vocab),
+        words::split(grouped(summary.train_tokens), grouped(summary.val_tokens)),
         summary.train_shards.map_or_else(String::new, words::shards),
         match summary.resumed_tokens {
             0 => String::new(),
-            tokens => words::resumed(plan::grouped(tokens)),
+            tokens => words::resumed(grouped(tokens)),
         },
         // For GPT-2's tokens there is only one, which needs no line.
         match &summary.end_of_text {

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use clap::ArgMatches;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{Architecture, NanoGptRun, PositionRows, Tensors, Weights};
 use fitgpt_config::{Config, Family};
@@ -21,7 +21,7 @@ use fitgpt_run::{
 };
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle, args, begin};
+use super::{Failure, Outcome, OutputStyle, args, begin, named};
 use crate::{
     terminal,
     words::{self, Say as _, lang, names, sample as text},
@@ -35,6 +35,26 @@ const MAX_TOKENS_OF_A_RUN: u32 = 400;
 
 /// What nanoGPT prints after every sample.
 const SEPARATOR: &str = "---------------";
+
+/// The command with its flags.
+pub(super) fn command() -> Command {
+    args::with_keys(
+        Command::new("sample")
+            .about("Continues a prompt with a trained model")
+            .arg(
+                Arg::new("exact")
+                    .long("exact")
+                    .action(ArgAction::SetTrue)
+                    .help("Past block_size, recompute the whole window for every token"),
+            )
+            .arg(named::weights_flag())
+            .after_help(
+                "Examples:\n  fitgpt sample --start=\"Once upon a time\"\n  \
+                     fitgpt sample --out_dir=out --num_samples=3 --max_new_tokens=200\n  \
+                     fitgpt sample --start=FILE:prompt.txt --top_p=0.9 --temperature=0.7",
+            ),
+    )
+}
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Failure, Outcome, OutputStyle, args, plan};
 use crate::{
     terminal,
-    words::{self, bench, names, selftest as text_of},
+    words::{self, bench, names, percent, selftest as text_of},
 };
 
 /// The job whose ops are timed: nanoGPT's 124M on a card, a small model if kernels run on the CPU.
@@ -136,7 +136,7 @@ fn instead(runner: &Runner) -> &'static str {
 /// One op.
 fn row(op: &TestedOp) -> String {
     let types: Vec<_> = op.types.iter().copied().collect();
-    let error = op.worst.map_or_else(|| "∞".to_owned(), super::bench::percent);
+    let error = op.worst.map_or_else(|| "∞".to_owned(), percent);
     let result = match op.failures.len() {
         0 => text_of::passed(),
         count => text_of::wrong(count),
@@ -144,7 +144,7 @@ fn row(op: &TestedOp) -> String {
     let ms = |ms: f64| format!("{ms:.3} ms");
     let time = op.time.map_or_else(String::new, |time| ms(time.ms));
     let bound = op.time.and_then(|time| time.bound_ms);
-    let share = op.time.and_then(|time| Some(super::bench::percent(time.bound_ms? / time.ms)));
+    let share = op.time.and_then(|time| Some(percent(time.bound_ms? / time.ms)));
     let columns = [
         words::left(op.op, 28),
         words::left(&types.join(" "), 28),

@@ -42,14 +42,20 @@ use super::{
 use crate::{
     picture::{curve, curve_svg},
     terminal,
-    words::{Say as _, lang, names, ranks as ranks_words, serve as serve_words, train as words},
+    words::{
+        Say as _, grouped, lang, names, ranks as ranks_words, serve as serve_words, train as words,
+    },
 };
 
 #[cfg(all(test, not(feature = "mpi")))]
 mod collectives;
 
-/// The command without its keys.
+/// The command with its flags.
 pub(super) fn command() -> Command {
+    args::with_keys(flags())
+}
+
+fn flags() -> Command {
     Command::new("train")
         .about("Plans, prints the plan, and trains within it")
         .arg(
@@ -537,13 +543,13 @@ fn introduction(config: &Config, model: &Model) -> String {
     let parameters = model.parameters();
     let counted = |decays| {
         let list: Vec<_> = parameters.iter().filter(|p| p.decays() == decays).collect();
-        (list.len(), plan::grouped(list.iter().map(|p| p.count()).sum()))
+        (list.len(), grouped(list.iter().map(|p| p.count()).sum()))
     };
     let ((decayed, decayed_count), (other, other_count)) = (counted(true), counted(false));
     let is_position = |p: &&Parameter| p.role == ParameterRole::Positions;
     let positions: u64 = parameters.iter().filter(is_position).map(Parameter::count).sum();
     let millions = (model.parameter_count() - positions) as f64 / 1e6;
-    let tokens = plan::grouped(config.effective_batch().tokens);
+    let tokens = grouped(config.effective_batch().tokens);
     format!(
         "tokens per iteration will be: {tokens}\nnumber of parameters: {millions:.2}M\n\
          num decayed parameter tensors: {decayed}, with {decayed_count} parameters\n\

@@ -21,9 +21,7 @@ use fitgpt_run::{
 use serde_json::json;
 
 use super::{
-    Failure, Outcome, OutputStyle, args,
-    devices::holders,
-    plan,
+    Failure, Outcome, OutputStyle, args, plan,
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
@@ -204,7 +202,7 @@ fn rows(watch: &MemoryWatch, sample: &MemorySample) -> Vec<MeterRow> {
         }
         let others_on_card: Vec<_> = card.processes.iter().filter(|h| Some(h.pid) != pid).collect();
         if !others_on_card.is_empty() {
-            let _ = write!(figures, "  {}", words::others(holders(others_on_card)));
+            let _ = write!(figures, "  {}", words::others(words::holders(others_on_card)));
         }
         let meter = Meter { own: own_bytes, others, whole, mark };
         let label = words::label_card(card.index);

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate as checkpoint;
-use crate::{Architecture, NanoGptRun, Weights};
 use fitgpt_config::Family;
 use fitgpt_data::{
     Dataset,
@@ -15,7 +14,7 @@ use fitgpt_files::{
 };
 
 use super::{ExportError, Exported};
-use crate::{CARD_FILE, output};
+use crate::{Architecture, CARD_FILE, NanoGptRun, Weights, output};
 
 /// Writes the weights in `folder` to the folder `out`. A new folder appears complete or not at all;
 /// in one that exists, each file is replaced atomically.

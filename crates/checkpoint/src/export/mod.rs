@@ -19,10 +19,6 @@ use std::{
 };
 
 use crate as checkpoint;
-use crate::{
-    Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink, Tensors,
-    Weights,
-};
 use fitgpt_config::{ConfigError, Family};
 use fitgpt_files::{
     attempt::Attempt,
@@ -34,6 +30,10 @@ use fitgpt_program::{Gelu, Rope, RopeScaling};
 use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
 pub use self::{folder::to_folder, nanogpt::to_nanogpt};
 use crate::output::{self, OutputError, Replace};
+use crate::{
+    Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink, Tensors,
+    Weights,
+};
 
 /// Why nothing was exported.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,6 @@
 
 use std::{collections::HashMap, path::Path};
 
-use crate::{
-    Checkpoint, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
-};
 use fitgpt_config::{Config, ConfigValue, Family, Key, OptimizerChoice, Written};
 use fitgpt_files::{
     disk::{Disk, DraftName},
@@ -17,7 +14,10 @@ use fitgpt_model::{MlpKind, Model, optimizer::Optimizer};
 use fitgpt_program::Gelu;
 
 use super::{ExportError, Exported};
-use crate::Document;
+use crate::{
+    Checkpoint, Document, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights,
+    has_state,
+};
 
 /// nanoGPT's value before its first evaluation.
 const NO_LOSS: f64 = 1e9;

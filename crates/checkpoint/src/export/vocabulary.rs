@@ -6,7 +6,6 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::Architecture;
 use fitgpt_data::tokenizer::{
     END_OF_TEXT, END_OF_TEXT_SPELLING, Json, TOKENIZER_FILE, Tokenizer, gpt2,
     huggingface::{TOKENIZER_CONFIG_FILE, spelled},
@@ -15,6 +14,7 @@ use fitgpt_files::attempt::Attempt;
 use serde_json::Value;
 
 use super::{ExportError, TokenizerGap, gguf::GgufValue};
+use crate::Architecture;
 
 /// llama.cpp's kinds of tokens.
 const NORMAL: i32 = 1;

@@ -16,14 +16,15 @@ use fitgpt_config::SizeLimit;
 use fitgpt_fit::device::GPUS;
 use fitgpt_program::TensorClass;
 use fitgpt_serve::{
-    EventStream, Method, Refusal, Request, Resolution, Response, Runs, Service, asset, html, page,
-    refuse,
+    EventStream, Method, Request, Resolution, Response, Runs, Service, asset, html, page, refuse,
 };
 use serde_json::{Map, Value, json};
 
 use super::{
     super::{Failure, args},
-    diagnosis, lang_of, planner,
+    diagnosis,
+    error::ApiError,
+    lang_of, planner,
     training::Trainings,
     work::WorkPermits,
 };
@@ -66,38 +67,6 @@ struct FirstPage {
 
 /// A JSON document, or why there is none.
 type ApiResult = Result<Value, ApiError>;
-
-/// Why a request has no document.
-pub(super) enum ApiError {
-    /// The page does not send such a request.
-    Refused(Refusal),
-    /// The page shows the reason.
-    Failed(Failure),
-}
-
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl<E: Into<Failure>> From<E> for ApiError {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-impl From<ApiError> for Response {
-    fn from(error: ApiError) -> Self {
-        match error {
-            ApiError::Refused(refusal) => refusal.into(),
-            ApiError::Failed(failure) => {
-                let text = failure.to_json_with_hints().to_string();
-                Self::text(422, "application/json", text)
-            }
-        }
-    }
-}
 
 impl PageApi {
     pub(super) fn new(runs: Runs, cookie: Option<(String, String)>, allows_training: bool) -> Self {

@@ -21,7 +21,7 @@ use super::{
         args,
         doctor::{self, DoctorInput, InputLimits, plain},
     },
-    api::ApiError,
+    error::ApiError,
     planner,
     work::{WorkPermit, WorkPermits},
 };

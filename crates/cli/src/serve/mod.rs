@@ -2,10 +2,11 @@
 
 mod work;
 mod powers;
-mod api;
+mod error;
 mod planner;
 mod diagnosis;
 mod training;
+mod api;
 
 use std::{
     fs,

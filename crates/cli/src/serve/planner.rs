@@ -31,7 +31,7 @@ use super::{
         plan_ranks::{self, PlannedRanks},
         plan_target::{DeviceFlags, EngineChoice, PlanTarget},
     },
-    api::ApiError,
+    error::ApiError,
     powers,
 };
 use crate::{

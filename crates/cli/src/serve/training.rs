@@ -20,7 +20,7 @@ use fitgpt_serve::{Runs, refuse};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{super::Failure, api::ApiError, planner};
+use super::{super::Failure, error::ApiError, planner};
 use crate::words::{lang, serve as messages};
 
 /// The most runs that were started from the page and have not ended.

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, rc::Rc, sync::Once, thread};
 
 use super::*;
-use crate::args;
+use crate::command;
 
 const SMALL: &[&str] = &[
     "--vocab_size=61",
@@ -78,7 +78,7 @@ fn train_with(
     let ranks = Ranks::connected(count).enumerate().map(|(rank, connect)| {
         let all = all.clone();
         thread::spawn(move || {
-            let matches = args::command().try_get_matches_from(all).unwrap();
+            let matches = command::command().try_get_matches_from(all).unwrap();
             let (_, matches) = matches.subcommand().unwrap();
             let ranks = Rc::new(connect());
             if let Some(failure) = failure.filter(|failure| failure.rank == rank) {

@@ -1,6 +1,16 @@
 //! What `devices` and `devices --watch` print.
 
-use fitgpt_run::budget::HostLimit;
+use fitgpt_run::{budget::HostLimit, cards::MemoryHolder};
+
+/// `4711 python 512 MiB, …`
+pub(crate) fn holders<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> String {
+    let one = |holder: &MemoryHolder| {
+        let name = holder.name.as_deref().unwrap_or("?");
+        let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
+        format!("{} {name} {bytes}", holder.pid)
+    };
+    list.into_iter().map(one).collect::<Vec<_>>().join(", ")
+}
 
 messages! {
     label_memory() { en: "memory", zh: "内存", ja: "メモリ", de: "Speicher" }

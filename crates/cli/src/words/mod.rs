@@ -53,3 +53,8 @@ pub(crate) fn grouped(n: u64) -> String {
 pub(crate) fn localized(text: String) -> String {
     fitgpt_say::localized(lang(), text)
 }
+
+/// `12.3 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}

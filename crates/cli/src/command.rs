@@ -1,0 +1,91 @@
+//! The whole command line.
+
+use clap::{Arg, Command};
+
+use super::{
+    bench, completions, demo, devices, doctor, export, fit, patch, plan, prepare, sample, serve,
+    train,
+};
+use crate::words::Lang;
+
+/// What `fitgpt` and `fitgpt --help` end with.
+const START_HERE: &str = "Start here:
+  fitgpt train                                        train a small model now: no data, no card
+  fitgpt doctor train.log --config config.py          why a PyTorch run ran out of memory
+  fitgpt plan config.py --engine torch --gpu 4070     what nanoGPT will need on a card
+  fitgpt serve --open                                 plans, diagnoses and runs in a browser
+  fitgpt demo                                         all of it, shown here in a minute
+
+`fitgpt COMMAND -h` fits on a screen, `fitgpt COMMAND --help` lists every key.
+Reports, messages and the doctor's pages are in the language of the locale or of `--lang`;
+help and usage errors, JSON and nanoGPT's log lines are in English.";
+
+/// The whole command line.
+pub fn command() -> Command {
+    Command::new("fitgpt")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(
+            "Plans the memory of training a GPT before it starts, trains within that plan, and \
+             explains why a PyTorch run ran out of memory",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help(START_HERE)
+        .arg(
+            Arg::new("lang")
+                .long("lang")
+                .global(true)
+                .value_parser(Lang::ALL.map(Lang::code))
+                .hide_possible_values(true)
+                .help("Language of reports and messages: en, zh, ja, de [default: the locale's]"),
+        )
+        .subcommand(plan::command())
+        .subcommand(fit::command())
+        .subcommand(doctor::command())
+        .subcommand(prepare::command())
+        .subcommand(train::command())
+        .subcommand(sample::command())
+        .subcommand(export::command())
+        .subcommand(patch::command())
+        .subcommand(bench::command())
+        .subcommand(devices::command())
+        .subcommand(serve::command())
+        .subcommand(demo::command())
+        .subcommand(completions::command())
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_config::Written;
+
+    use super::*;
+    use crate::{Failure, args::written};
+
+    fn read(args: &[&str]) -> Result<Written, Failure> {
+        let matches = command().try_get_matches_from(args).unwrap();
+        written(matches.subcommand().unwrap().1, None)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn later_wins_between_files_and_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.py");
+        std::fs::write(&file, "batch_size = 3\n").unwrap();
+        let file = file.to_str().unwrap();
+        let after = read(&["fitgpt", "plan", "--batch_size=5", file]).unwrap();
+        assert_eq!(after.resolve().unwrap().batch_size(), 3);
+        let before = read(&["fitgpt", "plan", file, "--batch_size", "5"]).unwrap();
+        assert_eq!(before.resolve().unwrap().batch_size(), 5);
+    }
+
+    #[test]
+    fn budget_is_the_memory_budget() {
+        let written = read(&["fitgpt", "plan", "--budget", "12GB"]).unwrap();
+        assert_eq!(written.resolve().unwrap().memory_budget(), Some(12_000_000_000));
+    }
+}
