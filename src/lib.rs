@@ -4,17 +4,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod budget;
-pub mod patch;
-mod host;
-mod cards;
-pub mod output;
-pub mod export;
-mod watch;
 mod words;
 mod serve;
 pub mod picture;
 mod terminal;
-pub mod ranks;
-pub mod run;
 pub mod cli;

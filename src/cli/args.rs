@@ -10,13 +10,13 @@ use clap::{
     Arg, ArgAction, ArgMatches, Command,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
+use fitgpt_checkpoint::output::{self, Replace};
 use fitgpt_config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written};
 use fitgpt_files::os;
 use fitgpt_fit::device::GPUS;
 
 use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
 use crate::{
-    output::{self, Replace},
     terminal,
     words::{self, Lang, Say as _, failure as sentences, lang},
 };

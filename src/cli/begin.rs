@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{Architecture, Checkpoint, Weights};
+use fitgpt_checkpoint::{Architecture, Checkpoint, Document, RunPosition, Weights};
 use fitgpt_config::{Config, Family, InitFrom, Written};
 use fitgpt_data::{
     Dataset,
     tokenizer::{TOKENIZER_FILE, Tokenizer},
 };
 use fitgpt_model::Model;
+use fitgpt_run::{pretrained, setup};
 use serde_json::Map;
 
 use super::{Failure, args, origin};
 use crate::{
-    run::{pretrained, setup, train::Document, trainer::RunPosition},
     terminal,
     words::{ranks, train as words},
 };

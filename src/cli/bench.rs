@@ -5,6 +5,11 @@ use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fitgpt_config::{Config, Precision, Written};
+use fitgpt_run::{
+    bench::{self, Effort, MachinePeaks, Measured, OpTimes, TimedProgram},
+    device::Runner,
+    setup::{RunSetup, Sampling},
+};
 use serde_json::json;
 
 use super::{
@@ -13,11 +18,6 @@ use super::{
     plan,
 };
 use crate::{
-    run::{
-        bench::{self, Effort, MachinePeaks, Measured, OpTimes, TimedProgram},
-        device::Runner,
-        setup::{RunSetup, Sampling},
-    },
     terminal,
     words::{self, bench as text_of, names},
 };

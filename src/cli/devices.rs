@@ -7,18 +7,17 @@ use fitgpt_config::Config;
 use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{
+    budget::{HostLimit, HostMemory},
+    cards::{MemoryHolder, NoDriver, NvidiaDriver, NvmlCard},
+    device::{self, AvailableGpu, available_gpus},
+    host,
+};
 use serde_json::{Value, json};
 
 use super::{Failure, Outcome, OutputStyle, args, selftest, watch};
 use crate::{
-    budget::{HostLimit, HostMemory},
-    cards::{MemoryHolder, NoDriver, NvidiaDriver, NvmlCard},
-    host,
     picture::meter::Meter,
-    run::{
-        device::{AvailableGpu, available_gpus},
-        setup,
-    },
     terminal,
     words::{devices as words, left, names},
 };
@@ -149,7 +148,7 @@ fn document(
             "least": key(least),
             "budget_bytes": device.usable_bytes,
         },
-        "cpu": { "threads": setup::threads(config), "simd": Isa::best().name() },
+        "cpu": { "threads": device::threads(config), "simd": Isa::best().name() },
         "backends": if is_built_in { &["cpu", "gpu"][..] } else { &["cpu"] },
         "gpus": gpus,
         "vulkan": vulkan,
@@ -181,7 +180,7 @@ fn text(config: &Config, memory: &HostMemory, driver: &Result<NvidiaDriver, NoDr
         None => words::budget(memory.usable()),
     };
     line(words::label_budget(), &budget);
-    line(words::label_cpu(), &words::cpu(setup::threads(config), Isa::best().name()));
+    line(words::label_cpu(), &words::cpu(device::threads(config), Isa::best().name()));
 
     match driver {
         Err(reason) => line(words::label_cards(), &absent(reason)),

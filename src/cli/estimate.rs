@@ -14,18 +14,18 @@ use fitgpt_model::{
     report::{DeviceMemory, Overhead},
 };
 use fitgpt_program::{Program, units::Bytes};
+use fitgpt_run::{
+    bench::{Measured, TimedProgram},
+    device::Runner,
+    estimate::{BoundBy, Estimated, estimate},
+    setup::RunSetup,
+    time::{Kernels, RunTime},
+};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args, plan, plan_target::for_a_card};
 use crate::{
-    run::{
-        bench::{Measured, TimedProgram},
-        device::Runner,
-        estimate::{BoundBy, Estimated, estimate},
-        setup::RunSetup,
-        time::{Kernels, RunTime},
-    },
     terminal,
     words::{self, bench as text_of, names},
 };

@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_checkpoint::export::{self, gguf::GgufType};
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, plan};
-use crate::{
-    export::{self, gguf::GgufType},
-    terminal,
-    words::export as words,
-};
+use crate::{terminal, words::export as words};
 
 pub(super) fn command() -> Command {
     Command::new("export")

@@ -8,26 +8,35 @@ use std::{
     path::Path,
 };
 
-use fitgpt_checkpoint::{CheckpointError, events::EventError};
+use fitgpt_checkpoint::{
+    CheckpointError, events::EventError, export::ExportError, output::OutputError,
+};
 use fitgpt_config::{ConfigError, Location};
 use fitgpt_data::{DataError, tokenizer::TokenizerError};
 use fitgpt_exec::BackendError;
 use fitgpt_files::attempt::Attempt;
-use fitgpt_fit::device::DeviceError;
+use fitgpt_fit::{
+    device::DeviceError,
+    patch::{Patch, PatchError},
+};
 use fitgpt_prepare::{PrepareError, hub::HubError};
+use fitgpt_run::{
+    cards::{NvidiaDriver, NvmlCard},
+    device::Unavailable,
+    error::RunError,
+    ranks::{self, LaunchError, Mismatch},
+    setup::SetupError,
+};
 use fitgpt_say::Say;
 use serde_json::{Value, json};
 
 use super::devices::holders;
-use crate::{
-    cards::{NvidiaDriver, NvmlCard},
-    export::ExportError,
-    output::OutputError,
-    patch::{Patch, PatchError},
-    ranks::{self, LaunchError, Mismatch},
-    run::{device::Unavailable, error::RunError, setup::SetupError},
-    words::{devices, failure as sentences, lang, names, ranks as words},
-};
+use crate::words::{devices, failure as sentences, lang, names, ranks as words};
+
+/// `[rank 3, host b] `, or nothing in a single process.
+pub(super) fn label() -> String {
+    ranks::own_name().map_or_else(String::new, |name| format!("{} ", name.say(lang())))
+}
 
 /// Something went wrong; exit code 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +147,7 @@ impl Failure {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let message = format!("{}{}", ranks::label(), self.message);
+        let message = format!("{}{}", label(), self.message);
         json!({ "error": { "kind": self.kind, "message": message, "place": self.place } })
     }
 
@@ -156,7 +165,7 @@ impl Failure {
             }
             _ => self.message.clone(),
         };
-        let mut text = format!("{}{}{message}\n", ranks::label(), names::error());
+        let mut text = format!("{}{}{message}\n", label(), names::error());
         for hint in &self.hints {
             let _ = write!(text, "\n{}{hint}\n", names::hint());
         }
@@ -174,19 +183,17 @@ impl From<ConfigError> for Failure {
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
         match error {
-            LaunchError::NotInThisBuild { variable, count } => {
-                let message = words::not_in_this_build(variable, count);
-                Self::new("ranks", message).hint(words::build_with_mpi())
+            LaunchError::NotInThisBuild { .. } => {
+                Self::of("ranks", &error).hint(words::build_with_mpi())
             }
-            LaunchError::NotStarted => Self::new("ranks", words::not_started()),
+            LaunchError::NotStarted => Self::of("ranks", &error),
         }
     }
 }
 
 impl From<Mismatch> for Failure {
     fn from(error: Mismatch) -> Self {
-        let Mismatch { what, other, root } = error;
-        Self::new("ranks", words::differ(what, other, root)).hint(words::make_equal())
+        Self::of("ranks", &error).hint(words::make_equal())
     }
 }
 
@@ -363,7 +370,7 @@ mod tests {
     use fitgpt_program::units::Bytes;
 
     use super::*;
-    use crate::cards::MemoryHolder;
+    use fitgpt_run::cards::MemoryHolder;
 
     #[test]
     fn a_full_card_is_reported_with_the_processes_that_hold_it() {

@@ -3,6 +3,7 @@
 use std::{array, fmt::Write as _, path::Path};
 
 use clap::ArgMatches;
+use fitgpt_checkpoint::output::{self, Replace};
 use fitgpt_config::Written;
 use fitgpt_files::attempt::Attempt;
 use fitgpt_fit::fit::{self, Fit, FitOption};
@@ -14,7 +15,6 @@ use super::{
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
-    output::{self, Replace},
     terminal,
     words::{columns, fit as messages, hints, lang, left, localized, names, right},
 };

@@ -8,17 +8,14 @@ use fitgpt_config::{Config, ConfigValue, GradCheckpoint};
 use fitgpt_fit::fit::{self, Effect, Fit, FitOption, FitRequest};
 use fitgpt_model::report::{PlanReport, Verdict};
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{budget, setup::RunSetup};
 use serde_json::json;
 
 use super::{
     Failure,
     plan_target::{EngineChoice, PlanTarget},
 };
-use crate::{
-    budget,
-    run::setup::RunSetup,
-    words::{hints, names, train as words},
-};
+use crate::words::{hints, names, train as words};
 
 /// The most hints of one kind.
 const HINTS: usize = 3;

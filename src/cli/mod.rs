@@ -15,6 +15,7 @@ mod prepare;
 mod together;
 mod plan_ranks;
 mod args;
+mod progress;
 mod begin;
 mod out_dir;
 mod bench;
@@ -37,12 +38,10 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 
+use self::progress::LogStream;
 pub use self::{args::command, failure::Failure};
-use crate::{
-    run::progress::LogStream,
-    terminal,
-    words::{self, Lang},
-};
+use crate::terminal;
+use crate::words::{self, Lang};
 
 /// The most values of an argument that an error lists.
 const MAX_LISTED_VALUES: usize = 30;

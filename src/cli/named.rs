@@ -14,16 +14,13 @@ use fitgpt_prepare::{
     hub::{self, DatasetContent, DownloadProgress, Hub, HubError, ModelPart, Selection, Settings},
 };
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{
+    pretrained::{self, UnknownModel},
+    stop::StopFlag,
+};
 
 use super::{Failure, plan};
-use crate::{
-    run::{
-        pretrained::{self, UnknownModel},
-        stop::StopFlag,
-    },
-    terminal,
-    words::hub as words,
-};
+use crate::{terminal, words::hub as words};
 
 /// How often the progress line is updated.
 const REFRESH: Duration = Duration::from_millis(200);

@@ -3,12 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use fitgpt_config::{ConfigValue, InitFrom, Key, Written};
+use fitgpt_run::pretrained::{self, MissingWeights, UnknownModel};
 
 use super::Failure;
-use crate::{
-    run::pretrained::{self, MissingWeights, UnknownModel},
-    words::{Say as _, lang, train as words},
-};
+use crate::words::{Say as _, lang, train as words};
 
 /// `written` with the keys of the weights that it starts from, if it names any. As in nanoGPT, the
 /// weights' sizes override the config's; the config only sets `dropout` and `block_size`, which

@@ -3,16 +3,15 @@
 use std::{fs::OpenOptions, path::Path, rc::Rc};
 
 use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{FolderContents, HeldFolder, Lock, Tensors, events};
+use fitgpt_checkpoint::{FolderContents, HeldFolder, Lock, Tensors, events, output};
 use fitgpt_config::Config;
 use fitgpt_files::os;
 use fitgpt_model::job::Job;
 use fitgpt_program::units::Bytes;
+use fitgpt_run::train::new_run_id;
 
 use super::{Failure, begin::Start};
 use crate::{
-    output,
-    run::train::new_run_id,
     terminal,
     words::{Say as _, lang, train as words},
 };

@@ -3,11 +3,11 @@
 use std::{path::Path, sync::LazyLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_fit::patch::{self, File, NotFound, Patch, Patched, folder};
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args::SuggestedValues};
 use crate::{
-    patch::{self, File, NotFound, Patch, Patched, folder},
     terminal,
     words::{names, patch as words},
 };

@@ -25,18 +25,18 @@ use super::{
 };
 pub(super) use crate::words::grouped;
 use crate::{
-    budget::THIS_MACHINE,
-    output,
     picture::{
         bars,
         chart::{Chart, Panel},
         html, svg,
     },
-    run::{
-        setup::RunSetup,
-        time::{Kernels, RunTime},
-    },
     terminal, words,
+};
+use fitgpt_checkpoint::output;
+use fitgpt_run::budget::THIS_MACHINE;
+use fitgpt_run::{
+    setup::RunSetup,
+    time::{Kernels, RunTime},
 };
 
 /// Adds the flags of this command.

@@ -4,17 +4,15 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use fitgpt_config::Config;
 use fitgpt_model::{Model, Parameter, job::Job, optimizer::Optimizer, shard::Share};
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{
+    lanes,
+    network::{NetworkRate, StepTraffic},
+    time::RunTime,
+};
 use serde::Serialize;
 
 use super::{Failure, plan_target::EngineChoice, together};
-use crate::{
-    run::{
-        lanes,
-        network::{NetworkRate, StepTraffic},
-        time::RunTime,
-    },
-    words::ranks as words,
-};
+use crate::words::ranks as words;
 
 /// More ranks than any cluster has.
 const MOST_RANKS: i64 = 1 << 16;

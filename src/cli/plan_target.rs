@@ -12,9 +12,10 @@ use fitgpt_model::{
     shard::Share,
 };
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{budget::A_CARD, cards, device::Runner, host};
 
 use super::Failure;
-use crate::{budget::A_CARD, cards, host, run::device::Runner, words::plan as messages};
+use crate::words::plan as messages;
 
 /// The engine that runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

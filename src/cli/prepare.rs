@@ -16,10 +16,10 @@ use fitgpt_prepare::{
     Progress, Vocabulary, prepare,
 };
 use fitgpt_program::units::Bytes;
+use fitgpt_run::stop::StopFlag;
 
 use super::{Failure, Outcome, OutputStyle, named, plan};
 use crate::{
-    run::stop::StopFlag,
     terminal,
     words::{Say as _, hub as hub_words, lang, prepare as words},
 };

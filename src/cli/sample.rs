@@ -12,17 +12,17 @@ use fitgpt_data::{
 };
 use fitgpt_files::os;
 use fitgpt_model::model;
+use fitgpt_run::{
+    device::Runner,
+    sample::{Choice, ContextWindow, Sampler},
+    setup,
+    stop::StopFlag,
+    train::Samples,
+};
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args, begin};
 use crate::{
-    run::{
-        device::Runner,
-        sample::{Choice, ContextWindow, Sampler},
-        setup,
-        stop::StopFlag,
-        train::Samples,
-    },
     terminal,
     words::{self, Say as _, lang, names, sample as text},
 };

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use clap::ArgMatches;
 use fitgpt_config::{Config, Written};
+use fitgpt_run::{
+    device::Runner,
+    selftest::{SelfTest, TestedOp, selftest},
+};
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle, args, plan};
 use crate::{
-    run::{
-        device::Runner,
-        selftest::{SelfTest, TestedOp, selftest},
-    },
     terminal,
     words::{self, bench, names, selftest as text_of},
 };

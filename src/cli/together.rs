@@ -8,17 +8,14 @@ use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_files::os;
 use fitgpt_model::report::DeviceMemory;
 use fitgpt_program::units::Bytes;
-
-use super::Failure;
-use crate::{
+use fitgpt_run::{
+    device::{self, Runner, device_in_turn},
     host,
     ranks::{ROOT, Ranks, SharedInput},
-    run::{
-        device::{Runner, device_in_turn},
-        setup,
-    },
-    words::{Say as _, lang, ranks as words},
 };
+
+use super::Failure;
+use crate::words::{Say as _, lang, ranks as words};
 
 /// Waits until all ranks have reached this point. If any of them failed, all return an error, and
 /// the first one that failed reports it.
@@ -114,7 +111,7 @@ pub(super) fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> 
         return Ok(Runner::of(config)?);
     }
     let threads = match config.threads() {
-        0 => (setup::threads(config) / sharers_of_cores(ranks)).max(1) as u32,
+        0 => (device::threads(config) / sharers_of_cores(ranks)).max(1) as u32,
         written => written,
     };
     let device = device_in_turn(config.device(), ranks.index_on_host());

@@ -1,11 +1,12 @@
 //! `fitgpt train`: plans, prints the plan, and trains within it.
 
-use std::{path::Path, rc::Rc};
+use std::{path::Path, rc::Rc, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint::{
-    HeldFolder, LOG_FILE, PositionRows,
+    HeldFolder, LOG_FILE, PositionRows, Scaler,
     events::{self, Event, EventLog},
+    output,
 };
 use fitgpt_config::{Config, Precision, Written};
 use fitgpt_data::Dataset;
@@ -13,33 +14,33 @@ use fitgpt_exec::{ArenaRefused, BackendError};
 use fitgpt_files::attempt::Attempt;
 use fitgpt_model::{Model, Parameter, ParameterRole, report::DeviceMemory, shard::Share};
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{
+    budget::{HOST_OVERHEAD, less_a_margin},
+    device::{self, Runner, unused_card},
+    host,
+    ranks::{Ranks, SharedInput},
+    setup::{self, RunSetup},
+    stop::StopFlag,
+    train::{self, LossHistory, Run, RunEnd},
+    trainer::Trainer,
+};
 use serde_json::json;
 
 use super::{
     Failure, Outcome, OutputStyle, args,
     begin::{self, Start, StartingPoint, StepSplit},
+    failure,
     fit_options::{self, AdaptedConfig},
     named,
     out_dir::{self, ExistingRun},
     plan,
     plan_target::PlanTarget,
+    progress::RunLines,
     sample,
     together::{self, any_no, first_no, together},
 };
 use crate::{
-    budget::{HOST_OVERHEAD, less_a_margin},
-    host, output,
     picture::{curve, curve_svg},
-    ranks::{self, Ranks, SharedInput},
-    run::{
-        device::{Runner, unused_card},
-        progress::RunProgress,
-        scaler::Scaler,
-        setup::{self, RunSetup},
-        stop::StopFlag,
-        train::{self, LossHistory, Run, RunEnd},
-        trainer::Trainer,
-    },
     serve, terminal,
     words::{Say as _, lang, names, ranks as ranks_words, serve as serve_words, train as words},
 };
@@ -86,7 +87,14 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
-    run_as(matches, style, &Rc::new(Ranks::start()?))
+    let ranks = Ranks::start(|silent| {
+        let message = silent.say(lang());
+        terminal::err(&format!("{}{}{message}\n", failure::label(), names::error()));
+    })?;
+    if !ranks.is_root() {
+        terminal::only_errors();
+    }
+    run_as(matches, style, &Rc::new(ranks))
 }
 
 /// Runs the command as one of `ranks`.
@@ -268,9 +276,9 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     let run_id = begun.run_id.clone();
     trainer.share_weights()?;
 
-    let progress =
-        RunProgress::new(&config, &planned.job.model, planned.report.arena_bytes, style.into());
-    progress.warn_if_long(trainer.position.step, setup::threads(&config));
+    let mut lines =
+        RunLines::new(&config, &planned.job.model, planned.report.arena_bytes, style.into());
+    lines.warn_if_long(trainer.position.step, device::threads(&config));
     let (folder_of_run, stop_run) = (folder.clone(), &stop);
     let mut run = Run {
         trainer,
@@ -279,7 +287,8 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
         tokenizer_folder,
         architecture,
         events,
-        progress,
+        report: &mut |progress| lines.show(progress),
+        started: Instant::now(),
         stop: stop_run,
         saved,
         run_id: run_id.clone(),
@@ -551,7 +560,7 @@ fn refuse(
 ) -> Result<(), Failure> {
     match style {
         OutputStyle::Text => {
-            terminal::err(&format!("{}{}", ranks::label(), plan::refusal(&planned.report)));
+            terminal::err(&format!("{}{}", failure::label(), plan::refusal(&planned.report)));
             let place = here.target(config)?;
             let found = fit_options::all_after(&planned.report, config, here.vocab, &place);
             terminal::err(&fit_options::hints(&found, place.engine));
@@ -571,7 +580,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
 /// Draws the losses in the log, which has all steps of a resumed run.
 fn draw(path: &Path, log: &Path, style: OutputStyle) -> Result<(), Failure> {
     let history = LossHistory::of_log(log)?;
-    let evaluations = |of: fn(&crate::run::trainer::Evaluated) -> f64| {
+    let evaluations = |of: fn(&fitgpt_run::trainer::Evaluated) -> f64| {
         history.evaluations.iter().map(|(step, e)| (*step, of(e))).collect()
     };
     let picture = curve_svg::draw(&curve_svg::Curve {

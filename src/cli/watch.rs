@@ -13,6 +13,11 @@ use clap::{ArgMatches, parser::ValueSource};
 use fitgpt_files::os;
 use fitgpt_fit::torch::Rules;
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{
+    cards::NvidiaDriver,
+    stop::StopFlag,
+    watch::{MemorySample, MemoryWatch, WatchSummary, WatchedMemory, WatchedPlan, held_by},
+};
 use serde_json::json;
 
 use super::{
@@ -22,11 +27,8 @@ use super::{
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
-    cards::NvidiaDriver,
     picture::meter::{Meter, history},
-    run::stop::StopFlag,
     terminal,
-    watch::{MemorySample, MemoryWatch, WatchSummary, WatchedMemory, WatchedPlan, held_by},
     words::{devices as words, names},
 };
 

@@ -1,6 +1,6 @@
 //! What `devices` and `devices --watch` print.
 
-use crate::budget::HostLimit;
+use fitgpt_run::budget::HostLimit;
 
 messages! {
     label_memory() { en: "memory", zh: "内存", ja: "メモリ", de: "Speicher" }

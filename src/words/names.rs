@@ -2,8 +2,7 @@
 
 use fitgpt_model::report::Verdict;
 use fitgpt_program::TensorClass;
-
-use crate::budget::{A_CARD, THIS_MACHINE};
+use fitgpt_run::budget::{A_CARD, THIS_MACHINE};
 
 messages! {
     /// Before what went wrong.

@@ -1,6 +1,6 @@
 //! What `patch` prints next to its diff.
 
-use crate::patch::{Anchor, Patch};
+use fitgpt_fit::patch::{Anchor, Patch};
 
 messages! {
     patched(patch, description) {

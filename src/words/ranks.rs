@@ -1,37 +1,11 @@
 //! Training with several processes.
 
 messages! {
-    /// A rank, before its error or in a sentence.
-    name(rank, host) {
-        en: "[rank {rank}, host {host}]", zh: "[rank {rank}, 主机 {host}]", ja: "[rank {rank}, ホスト {host}]", de: "[Rank {rank}, Host {host}]",
-    }
-    /// A rank that has died or hangs.
-    silent(rank, seconds) {
-        en: "{rank} has not answered for {seconds} s; the run ends, and the last checkpoint is kept",
-        zh: "{rank} 已有 {seconds} 秒没有应答；运行结束，最近的检查点保持不变",
-        ja: "{rank} から {seconds} 秒間応答がありません。実行を終了します。最後のチェックポイントは残ります",
-        de: "{rank} antwortet seit {seconds} s nicht; der Lauf endet, der letzte Checkpoint bleibt",
-    }
-    not_in_this_build(variable, count) {
-        en: "a launcher started {count} processes (`{variable}`), but this build has no MPI",
-        zh: "启动器开启了 {count} 个进程（`{variable}`），而此版本不含 MPI",
-        ja: "ランチャーが {count} 個のプロセスを起動しましたが（`{variable}`）、このビルドには MPI がありません",
-        de: "ein Launcher hat {count} Prozesse gestartet (`{variable}`), aber dieser Build hat kein MPI",
-    }
     build_with_mpi() {
         en: "each process would train the whole model by itself; build with `cargo build --release --features mpi` (needs an MPI and libclang), or start a single process",
         zh: "每个进程都会各自训练整个模型；请用 `cargo build --release --features mpi` 编译（需要 MPI 和 libclang），或只启动一个进程",
         ja: "それぞれのプロセスが別々にモデル全体を学習してしまいます。`cargo build --release --features mpi` でビルドするか（MPI と libclang が必要）、プロセスを一つだけ起動してください",
         de: "jeder Prozess würde das ganze Modell für sich trainieren; mit `cargo build --release --features mpi` bauen (braucht ein MPI und libclang) oder nur einen Prozess starten",
-    }
-    not_started() {
-        en: "MPI cannot be started in this process",
-        zh: "无法在此进程中启动 MPI",
-        ja: "このプロセスで MPI を開始できません",
-        de: "MPI lässt sich in diesem Prozess nicht starten",
-    }
-    differ(what, other, root) {
-        en: "{what} of {other} and {root} differ",
     }
     make_equal() {
         en: "give every machine the same program, the same command line and config, and the same data",

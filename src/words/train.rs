@@ -1,6 +1,6 @@
 //! What `train` prints in addition to nanoGPT's log lines.
 
-use crate::{budget::HostLimit, run::device::UnusedCard};
+use fitgpt_run::{budget::HostLimit, device::UnusedCard};
 
 messages! {
     /// A key of nanoGPT's that has no effect here.

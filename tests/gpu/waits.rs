@@ -1,12 +1,13 @@
 //! How often a run waits for its device.
 
-use fitgpt::run::{scaler::Scaler, stop::StopFlag, trainer::Trainer};
+use fitgpt_checkpoint::Scaler;
 use fitgpt_config::{Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_exec::Watch;
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
 use fitgpt_model::job::{self, Job};
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{stop::StopFlag, trainer::Trainer};
 
 const SMALL: [(&str, &str); 8] = [
     ("n_layer", "2"),

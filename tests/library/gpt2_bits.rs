@@ -19,19 +19,17 @@ use std::{
     path::Path,
 };
 
-use fitgpt::run::{
-    device::Runner,
-    scaler::Scaler,
-    setup::{self, RunSetup},
-    stop::StopFlag,
-    train::Document,
-    trainer::Trainer,
-};
 use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{Checkpoint, Contents, Label, Retention};
+use fitgpt_checkpoint::{Checkpoint, Contents, Document, Label, Retention, Scaler};
 use fitgpt_config::{Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
+use fitgpt_run::{
+    device::Runner,
+    setup::{self, RunSetup},
+    stop::StopFlag,
+    trainer::Trainer,
+};
 
 const STEPS: u64 = 50;
 const VOCAB: u32 = 61;

@@ -12,7 +12,7 @@ const LARGE: &[&str] =
 
 /// The overhead that a plan must have in addition to its arena to fit.
 fn overhead() -> u64 {
-    fitgpt::budget::HOST_OVERHEAD.range()[1].get()
+    fitgpt_run::budget::HOST_OVERHEAD.range()[1].get()
 }
 
 fn arena(place: &TestFolder, more: &[&str]) -> u64 {

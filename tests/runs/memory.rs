@@ -84,7 +84,7 @@ fn a_limit_just_above_the_plan_is_enough_and_one_below_is_refused_first() {
     let recompute = ["--grad_checkpoint=True", "--batch_size=1", "--block_size=256"];
     let planned = planned_bytes(&place, &recompute);
     let train = [&["train", "--json", "--out_dir=out"], GPT2, &recompute[..]].concat();
-    let allowance = fitgpt::budget::HOST_OVERHEAD.range()[1].get();
+    let allowance = fitgpt_run::budget::HOST_OVERHEAD.range()[1].get();
     // The budget keeps one part in 64 of what it finds for the system.
     let enough = (planned + allowance) * 64 / 63 + allowance;
     let output = limited(&place, &train, enough).output().unwrap();

@@ -49,12 +49,16 @@ mod read;
 mod ownership;
 mod shards;
 mod nanogpt;
+mod scaler;
+mod document;
 mod load;
 mod save;
 mod event;
 mod tensorboard;
 pub mod events;
 mod words;
+pub mod output;
+pub mod export;
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +67,7 @@ pub use self::{
     carry::{carry_tokenizer, write_tokenizer},
     commit::{best_dir, roll_back},
     config::Architecture,
+    document::{Document, RunPosition},
     error::CheckpointError,
     folder::{begin, exists, locate, recover},
     held::{HeldFolder, new_folder_next_to},
@@ -77,6 +82,7 @@ pub use self::{
         Contents, Label, bytes_needed, bytes_present, copy_weights, save, save_weights,
         weights_bytes_needed,
     },
+    scaler::Scaler,
     set_aside::{put_back, set_aside},
     shards::{INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE},
     store::{StoreError, TensorEntry, TensorPiece, TensorSink, TensorSource, Tensors},
@@ -90,6 +96,9 @@ pub const CONFIG_FILE: &str = "config.json";
 pub(crate) const STATE_FILE: &str = "state.safetensors";
 /// Which run the folder belongs to, and checksums over the other three.
 pub(crate) const MANIFEST_FILE: &str = "manifest.json";
+
+/// The model card.
+pub const CARD_FILE: &str = "README.md";
 
 /// The log of the run, which the training loop writes.
 pub const LOG_FILE: &str = "events.jsonl";

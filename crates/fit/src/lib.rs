@@ -6,3 +6,4 @@
 pub mod device;
 pub mod torch;
 pub mod fit;
+pub mod patch;

@@ -9,13 +9,12 @@ use std::{path::Path, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{budget::HOST_OVERHEAD, stop::StopFlag};
 use serde_json::json;
 
 use self::sandbox::{DemoFolder, Excerpt, Sandbox, StepError};
 use super::{Failure, Outcome, OutputStyle};
 use crate::{
-    budget::HOST_OVERHEAD,
-    run::stop::StopFlag,
     terminal,
     words::{demo as words, names},
 };

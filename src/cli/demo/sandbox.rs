@@ -12,10 +12,11 @@ use std::{
 
 use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
+use fitgpt_run::stop::StopFlag;
 use serde_json::Value;
 
 use super::super::{Failure, OutputStyle};
-use crate::{run::stop::StopFlag, terminal, words::demo as words};
+use crate::{terminal, words::demo as words};
 
 /// The file with everything that the commands printed.
 const OUTPUT: &str = "output.txt";

@@ -17,11 +17,11 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fitgpt_files::os;
+use fitgpt_run::stop::StopFlag;
 use serde_json::json;
 
 use super::{Failure, Outcome, OutputStyle};
 use crate::{
-    run::stop::StopFlag,
     serve::{self, Guard, RecordFile, Runs},
     terminal,
     words::{self, serve as messages},

@@ -20,6 +20,7 @@ use fitgpt_program::{
     Program, TensorClass,
     memory::{Target, lifetimes},
 };
+use fitgpt_run::setup::RunSetup;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -37,7 +38,6 @@ use crate::{
         chart::{Panel, columns},
         scale::figure_next_to,
     },
-    run::setup::RunSetup,
     serve::refuse,
     words::{
         self, fit as fit_words, grouped, names, plan as plan_words, ranks as ranks_words,

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use fitgpt_config::{Config, ConfigValue, InitFrom, Written};
 use fitgpt_data::STORIES;
+use fitgpt_run::pretrained;
 
 use super::super::Failure;
-use crate::{run::pretrained, words::serve as messages};
+use crate::words::serve as messages;
 
 /// What a request may do with a key that takes any text.
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use fitgpt::run::init;
 use fitgpt_checkpoint::{PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights};
 use fitgpt_config::Family;
 use fitgpt_exec::{
@@ -22,6 +21,7 @@ use fitgpt_program::{
     Adam,
     units::{Bytes, DType},
 };
+use fitgpt_run::init;
 use serde::Deserialize;
 
 use super::golden::{self, facts_of};

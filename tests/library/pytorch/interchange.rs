@@ -1,6 +1,5 @@
 //! Reads and runs a folder that `transformers` wrote.
 
-use fitgpt::run::sample::{ContextWindow, Sampler};
 use fitgpt_checkpoint::{PositionRows, Tensors, Weights};
 use fitgpt_exec::{
     Watch,
@@ -8,6 +7,7 @@ use fitgpt_exec::{
 };
 use fitgpt_model::{decoder, job};
 use fitgpt_program::units::DType;
+use fitgpt_run::sample::{ContextWindow, Sampler};
 
 use super::{families::FOLDERS, golden};
 

@@ -1,7 +1,6 @@
 //! The training loop: evaluate, save, step, in nanoGPT's order.
 
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     path::{Path, PathBuf},
     rc::Rc,
@@ -10,83 +9,23 @@ use std::{
 
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{
-    Architecture, CheckpointError, Contents, HeldFolder, LOG_FILE, Label, NanoGptRun, Retention,
+    Architecture, CheckpointError, Contents, Document, HeldFolder, LOG_FILE, Label, Retention,
     events::{self, Event, EventError, EventLog},
 };
-use fitgpt_config::{Config, ConfigValue, Key};
+use fitgpt_config::Config;
 use fitgpt_data::{
-    Fingerprint, Split,
+    Split,
     tokenizer::{Tokenizer, huggingface},
 };
-use fitgpt_model::family::Description;
-use serde::{Deserialize, Serialize};
 
 use super::{
     card::{self, ModelCard},
     error::RunError,
-    progress::RunProgress,
     sample::Choice,
-    scaler::Scaler,
     schedule,
     stop::StopFlag,
-    trainer::{Estimate, Evaluated, RunPosition, Trainer},
+    trainer::{Estimate, Evaluated, Trainer},
 };
-use crate::words::{Say as _, lang, train as words};
-
-/// What a checkpoint stores in addition to its tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Document {
-    /// How far the run is.
-    pub position: RunPosition,
-    /// The resolved config, with every choice that affects rounding made explicit.
-    pub config: BTreeMap<String, ConfigValue>,
-    /// The training data; checkpoints of earlier versions do not have it.
-    #[serde(default)]
-    pub data: Option<Fingerprint>,
-}
-
-impl Document {
-    /// From the config's pairs.
-    pub fn new(position: &RunPosition, config: &Config, data: Option<Fingerprint>) -> Self {
-        let pairs = config.pairs().into_iter().map(|(key, value)| (key.to_owned(), value));
-        Self { position: position.clone(), config: pairs.collect(), data }
-    }
-
-    /// The document that a checkpoint of FitGPT would have for a nanoGPT run. The sizes of its
-    /// weights override its config, as in nanoGPT. On a CPU nanoGPT ignores `dtype`, so the `dtype`
-    /// of such a run is not taken over.
-    pub fn of_nanogpt(run: &NanoGptRun, description: &Description) -> Self {
-        let is_cpu = run.config.iter().any(|(key, value)| {
-            key == "device" && matches!(value, ConfigValue::Str(device) if device == "cpu")
-        });
-        let is_continued = |key: &str| {
-            Key::find(key).is_some() && !NOT_CONTINUED.contains(&key) && !(is_cpu && key == "dtype")
-        };
-        let there = run.config.iter().filter(|(key, _)| is_continued(key)).cloned();
-        let sizes = description.pairs().chain([("block_size", description.positions.into())]);
-        let position = RunPosition {
-            step: run.step,
-            updates: run.updates,
-            best_val_loss: run.best_val_loss,
-            best_step: None,
-            scaler: Scaler::NONE, // nanoGPT does not save its own
-        };
-        let config = there.chain(sizes.map(|(key, value)| (key.to_owned(), value))).collect();
-        Self { position, config, data: None }
-    }
-}
-
-/// Keys of nanoGPT's config that concern its machine and its loggers, or that the new run sets.
-const NOT_CONTINUED: [&str; 8] = [
-    "backend",
-    "compile",
-    "device",
-    "init_from",
-    "out_dir",
-    "wandb_log",
-    "wandb_project",
-    "wandb_run_name",
-];
 
 /// A new id for a run: 16 hexadecimal digits that no other run has.
 pub fn new_run_id() -> String {
@@ -171,6 +110,62 @@ const PROMPT_TOKENS_IN_LOG: usize = 256;
 /// How many characters of a sample are printed on the terminal.
 const EXCERPT_CHARACTERS: usize = 72;
 
+/// What happens in a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// An evaluation begins before this step.
+    Evaluating {
+        /// The step.
+        step: u64,
+    },
+    /// It is done.
+    Evaluated {
+        /// The step.
+        step: u64,
+        /// The losses.
+        losses: Evaluated,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// A sample is drawn before this step.
+    Sampling {
+        /// The step.
+        step: u64,
+    },
+    /// It is drawn.
+    Sampled {
+        /// The step.
+        step: u64,
+        /// Its beginning, in one line.
+        excerpt: &'a str,
+    },
+    /// A step is done.
+    Stepped {
+        /// The step.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// The update of this step was skipped, because a gradient overflowed.
+    Overflowed {
+        /// The step.
+        step: u64,
+        /// The loss scale of the next one.
+        scale: f32,
+    },
+    /// A checkpoint is about to be saved.
+    Saving {
+        /// Where.
+        folder: &'a Path,
+    },
+    /// The checkpoint is saved, but its model card is not.
+    NoCard(&'a CheckpointError),
+    /// The run has ended, in whatever way.
+    Ended,
+}
+
 /// A trainer with the folder it saves to.
 pub struct Run<'a> {
     /// The state in memory.
@@ -185,8 +180,10 @@ pub struct Run<'a> {
     pub architecture: Architecture,
     /// The log.
     pub events: EventLog,
-    /// The output on the terminal.
-    pub progress: RunProgress,
+    /// Receives what happens, as it happens.
+    pub report: &'a mut dyn FnMut(Progress<'_>),
+    /// When the run began.
+    pub started: Instant,
     /// Set by Ctrl-C.
     pub stop: &'a StopFlag,
     /// The step of the checkpoint in the folder.
@@ -210,14 +207,14 @@ impl Run<'_> {
         {
             ended = Err(self.saved_elsewhere());
         }
-        self.progress.end();
+        (self.report)(Progress::Ended);
         let reason = match &ended {
             Ok(RunEnd::Done) => "done",
             Ok(RunEnd::Stopped | RunEnd::Abandoned) => "interrupted",
             Err(RunError::Diverged { .. } | RunError::NotFinite { .. }) => "diverged",
             Err(_) => "failed",
         };
-        let (step, seconds) = (self.trainer.position.step, self.progress.seconds());
+        let (step, seconds) = (self.trainer.position.step, self.started.elapsed().as_secs_f64());
         let written = self.events.write(&Event::End { step, reason: reason.into(), seconds });
         // Report the run's error first; a failed log write is secondary.
         let ended = ended?;
@@ -259,14 +256,14 @@ impl Run<'_> {
                 lr: stepped.lr,
                 grad_norm: stepped.grad_norm,
                 ms: seconds * 1e3,
-                tokens_per_s: self.progress.tokens_per_s(seconds),
+                tokens_per_s: config.effective_batch().tokens as f64 / seconds,
                 loss_scale: scaler.is_dynamic.then_some(f64::from(scaler.scale)),
                 skipped: stepped.is_skipped,
                 wait_ms: self.trainer.take_wait_ms(),
             })?;
-            self.progress.stepped(step, stepped.loss, seconds);
+            (self.report)(Progress::Stepped { step, loss: stepped.loss, seconds });
             if stepped.is_skipped {
-                self.progress.note(&words::overflowed(step, scaler.scale));
+                (self.report)(Progress::Overflowed { step, scale: scaler.scale });
             }
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
@@ -297,15 +294,12 @@ impl Run<'_> {
     /// asks for that.
     fn evaluate(&mut self, config: &Config) -> Result<Option<Evaluated>, RunError> {
         let step = self.trainer.position.step;
-        self.progress.working(&words::evaluating(step));
+        (self.report)(Progress::Evaluating { step });
         let clock = Instant::now();
         let Some(evaluated) = self.trainer.evaluate(self.stop)? else { return Ok(None) };
-        self.progress.evaluated(clock.elapsed().as_secs_f64());
+        let seconds = clock.elapsed().as_secs_f64();
+        (self.report)(Progress::Evaluated { step, losses: evaluated, seconds });
         let Evaluated { train, val } = evaluated;
-        self.progress.line(&format!(
-            "step {step}: train loss {:.4}, val loss {:.4} (standard errors {:.4}, {:.4})",
-            train.mean, val.mean, train.standard_error, val.standard_error
-        ));
         self.events.write(&Event::Evaluation {
             step,
             train_loss: train.mean,
@@ -337,7 +331,7 @@ impl Run<'_> {
     fn sample(&mut self) -> Result<bool, RunError> {
         let Some(samples) = &self.samples else { return Ok(true) };
         let step = self.trainer.position.step;
-        self.progress.working(&words::sampling(step));
+        (self.report)(Progress::Sampling { step });
         let Samples { tokenizer, prompt, choice, n_tokens } = samples;
         let Some(tokens) = self.trainer.sample(prompt, *n_tokens, choice, self.stop)? else {
             return Ok(false);
@@ -346,7 +340,7 @@ impl Run<'_> {
         let (prompt, text) = (tokenizer.decode(&prompt[shown..]), tokenizer.decode(&tokens));
         let excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let excerpt: String = excerpt.chars().take(EXCERPT_CHARACTERS).collect();
-        self.progress.line(&format!("step {step}: sample: {excerpt}"));
+        (self.report)(Progress::Sampled { step, excerpt: &excerpt });
         self.events.write(&Event::Sample { step, prompt, text })?;
         Ok(true)
     }
@@ -394,7 +388,7 @@ impl Run<'_> {
         if self.saved == Some(step) {
             return Ok(());
         }
-        self.progress.line(&format!("saving checkpoint to {}", self.folder.display()));
+        (self.report)(Progress::Saving { folder: &self.folder });
         // A resume needs the log up to the checkpoint.
         self.events.sync()?;
         let config = self.trainer.config();
@@ -414,7 +408,7 @@ impl Run<'_> {
         self.events.write(&Event::Checkpoint { step, save_id, path })?;
         if let Err(error) = self.write_card() {
             // A failure here must not end the run: the checkpoint is saved.
-            self.progress.note(&error.say(lang()));
+            (self.report)(Progress::NoCard(&error));
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{
+use crate as checkpoint;
+use crate::{
     Architecture, CheckpointError, PositionRows, StoreError, TensorPiece, TensorSink, Tensors,
     Weights,
 };

@@ -13,18 +13,24 @@ use serde::Serialize;
 
 /// Why the driver cannot be queried.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoDriver {
+pub enum NoDriver {
+    /// There is no driver.
     #[error("the library `{library}` was not found")]
-    NoLibrary { library: &'static str },
+    NoLibrary {
+        /// Its file.
+        library: &'static str,
+    },
+    /// The library is there, the driver is not loaded.
     #[error("the driver is not running")]
     NotRunning,
+    /// Another error of the driver.
     #[error(transparent)]
     Refused(NvmlError),
 }
 
 impl NoDriver {
     /// Its name in JSON.
-    pub(crate) const fn kind(&self) -> &'static str {
+    pub const fn kind(&self) -> &'static str {
         match self {
             Self::NoLibrary { .. } => "no-library",
             Self::NotRunning => "not-running",
@@ -35,51 +41,61 @@ impl NoDriver {
 
 /// The driver's version and the newest CUDA version it supports, if known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct DriverVersion {
-    pub(crate) driver: Option<String>,
-    pub(crate) cuda: Option<String>,
+pub struct DriverVersion {
+    /// Of the driver.
+    pub driver: Option<String>,
+    /// Of CUDA.
+    pub cuda: Option<String>,
 }
 
 /// One card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct NvmlCard {
-    pub(crate) index: u32,
-    pub(crate) name: String,
+pub struct NvmlCard {
+    /// Its number in the driver.
+    pub index: u32,
+    /// As the driver calls it.
+    pub name: String,
     /// `None` if the driver is too old to report it.
-    pub(crate) memory: Option<CardMemory>,
+    pub memory: Option<CardMemory>,
     /// Such as `8.9`.
-    pub(crate) compute_capability: Option<String>,
-    pub(crate) has_bf16: Option<bool>,
+    pub compute_capability: Option<String>,
+    /// Whether it computes in bfloat16.
+    pub has_bf16: Option<bool>,
     /// Processes that hold memory, largest first.
-    pub(crate) processes: Vec<MemoryHolder>,
+    pub processes: Vec<MemoryHolder>,
 }
 
 /// Used, free and reserved bytes sum to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_field_names, reason = "the unit is the last word")]
-pub(crate) struct CardMemory {
-    pub(crate) total_bytes: Bytes,
+pub struct CardMemory {
+    /// All of it.
+    pub total_bytes: Bytes,
     /// Kept by the driver.
-    pub(crate) reserved_bytes: Bytes,
-    pub(crate) used_bytes: Bytes,
-    pub(crate) free_bytes: Bytes,
+    pub reserved_bytes: Bytes,
+    /// By all processes.
+    pub used_bytes: Bytes,
+    /// By none.
+    pub free_bytes: Bytes,
 }
 
 /// A process that holds memory of a card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct MemoryHolder {
-    pub(crate) pid: u32,
-    pub(crate) name: Option<String>,
+pub struct MemoryHolder {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, if it can be read.
+    pub name: Option<String>,
     /// `None` if the driver does not report it, as under Windows' display driver model.
-    pub(crate) bytes: Option<Bytes>,
+    pub bytes: Option<Bytes>,
 }
 
 /// The driver. Every call queries it again.
 #[derive(Debug)]
-pub(crate) struct NvidiaDriver(Nvml);
+pub struct NvidiaDriver(Nvml);
 
 impl NvidiaDriver {
-    pub(crate) fn open() -> Result<Self, NoDriver> {
+    /// Loads the library and connects to the driver.
+    pub fn open() -> Result<Self, NoDriver> {
         Nvml::builder().lib_path(os::NVML.as_ref()).init().map(Self).map_err(|error| match error {
             NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound => {
                 NoDriver::NoLibrary { library: os::NVML }
@@ -89,7 +105,8 @@ impl NvidiaDriver {
         })
     }
 
-    pub(crate) fn version(&self) -> DriverVersion {
+    /// Its versions.
+    pub fn version(&self) -> DriverVersion {
         let cuda = self.0.sys_cuda_driver_version().ok();
         DriverVersion {
             driver: self.0.sys_driver_version().ok(),
@@ -98,7 +115,7 @@ impl NvidiaDriver {
     }
 
     /// Every card that responds.
-    pub(crate) fn cards(&self) -> Vec<NvmlCard> {
+    pub fn cards(&self) -> Vec<NvmlCard> {
         let count = self.0.device_count().unwrap_or(0);
         (0..count).filter_map(|index| self.card(index).ok()).collect()
     }

@@ -4,16 +4,24 @@ use std::{fs, hash::Hasher};
 
 use super::{ROOT, Ranks};
 
+/// A rank in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankName {
+    /// Counted from 0.
+    pub rank: usize,
+    /// The machine that it runs on.
+    pub host: String,
+}
+
 /// Something that differs between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} of {other} and {root} differ")]
 pub struct Mismatch {
     /// What differs.
     pub what: SharedInput,
     /// The first rank that differs from the root.
-    pub other: String,
+    pub other: RankName,
     /// The root.
-    pub root: String,
+    pub root: RankName,
 }
 
 /// Something that all ranks must have in common. Displays as a noun.

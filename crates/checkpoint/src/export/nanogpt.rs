@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use fitgpt_checkpoint::{
+use crate::{
     Checkpoint, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights, has_state,
 };
 use fitgpt_config::{Config, ConfigValue, Family, Key, OptimizerChoice, Written};
@@ -17,7 +17,7 @@ use fitgpt_model::{MlpKind, Model, optimizer::Optimizer};
 use fitgpt_program::Gelu;
 
 use super::{ExportError, Exported};
-use crate::run::train::Document;
+use crate::Document;
 
 /// nanoGPT's value before its first evaluation.
 const NO_LOSS: f64 = 1e9;

@@ -1,5 +1,14 @@
-//! The run: what happens between the plan and the last checkpoint.
+//! A run in memory: what happens between the plan and the last checkpoint, on one rank or many.
+//!
+//! Nothing here prints. A run reports its [progress](train::Progress) to its caller.
 
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod host;
+pub mod cards;
+pub mod watch;
+pub mod ranks;
 pub mod device;
 pub mod error;
 mod follow;
@@ -8,9 +17,7 @@ pub mod lanes;
 pub mod network;
 pub mod pretrained;
 pub mod sample;
-pub mod scaler;
 pub mod schedule;
-pub mod progress;
 pub mod setup;
 pub mod bench;
 pub mod estimate;

@@ -6,15 +6,12 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use fitgpt_checkpoint::CheckpointError;
+use fitgpt_checkpoint::{CARD_FILE, CheckpointError, RunPosition};
 use fitgpt_config::Config;
 use fitgpt_files::disk::{Disk, FileKind};
 use fitgpt_model::Model;
 
-use super::trainer::{Evaluated, RunPosition};
-
-/// The card's file in `out_dir`.
-pub const CARD_FILE: &str = "README.md";
+use super::trainer::Evaluated;
 
 /// More than any card that we write; a larger file is the user's.
 const MAX_BYTES: u64 = 1 << 20;
@@ -157,7 +154,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::run::{scaler::Scaler, trainer::Estimate};
+    use crate::trainer::Estimate;
+    use fitgpt_checkpoint::Scaler;
 
     fn write_at(folder: &Path, step: u64) -> String {
         let config = Config::default();

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{Architecture, NanoGptRun, Weights};
+use crate as checkpoint;
+use crate::{Architecture, NanoGptRun, Weights};
 use fitgpt_config::Family;
 use fitgpt_data::{
     Dataset,
@@ -15,7 +15,7 @@ use fitgpt_files::{
 };
 
 use super::{ExportError, Exported};
-use crate::{output, run::card::CARD_FILE};
+use crate::{CARD_FILE, output};
 
 /// Writes the weights in `folder` to the folder `out`. A new folder appears complete or not at all;
 /// in one that exists, each file is replaced atomically.

@@ -9,22 +9,23 @@
 //! numbers, in an order that does not depend on the number of ranks.
 //!
 //! A rank that does not answer within its deadline ends the whole run: the rank that waits for it
-//! prints which one it was and aborts. MPI cannot continue without it.
+//! reports which one it was and aborts. MPI cannot continue without it.
 //!
 //! `cfg(feature = "mpi")` is used in this file alone. It selects one of two `transport` modules;
-//! the one without MPI supports a single process. Unit tests have a third one, in which ranks are
-//! threads.
+//! the one without MPI supports a single process. Tests have a third one, in which ranks are threads
+//! (feature `simulated` for those of other crates).
 
 mod agree;
 mod exchange;
 mod launcher;
+mod words;
 #[cfg(feature = "mpi")]
 #[path = "mpi.rs"]
 mod transport;
-#[cfg(not(any(feature = "mpi", test)))]
+#[cfg(not(any(feature = "mpi", feature = "simulated", test)))]
 #[path = "no_mpi.rs"]
 mod transport;
-#[cfg(all(test, not(feature = "mpi")))]
+#[cfg(all(any(feature = "simulated", test), not(feature = "mpi")))]
 #[path = "in_memory.rs"]
 mod transport;
 
@@ -38,7 +39,7 @@ use std::{
 use fitgpt_model::shard::Share;
 
 pub use self::{
-    agree::{Mismatch, SharedInput, hash},
+    agree::{Mismatch, RankName, SharedInput, hash},
     exchange::{Exchange, RankMessage},
     launcher::LaunchError,
 };
@@ -46,11 +47,6 @@ use self::{
     launcher::Launcher,
     transport::{Arrival, Transport},
 };
-use crate::{
-    terminal,
-    words::{names, ranks as words},
-};
-
 /// How long a rank waits for another one, in addition to three times the time of its own work since
 /// the last exchange: machines differ, and one may have more to do.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -61,12 +57,21 @@ const PATIENCE_VARIABLE: &str = "FITGPT_RANK_TIMEOUT";
 /// The root writes the checkpoint, the log and the terminal.
 pub const ROOT: usize = 0;
 
-/// The prefix of this process's errors, if it is one of several.
-static LABEL: OnceLock<String> = OnceLock::new();
+/// This process, if it is one of several.
+static OWN_NAME: OnceLock<RankName> = OnceLock::new();
 
-/// `[rank 3, host b] `, or nothing in a single process.
-pub fn label() -> &'static str {
-    LABEL.get().map_or("", String::as_str)
+/// The rank of this process, if it is one of several, to put before its errors.
+pub fn own_name() -> Option<&'static RankName> {
+    OWN_NAME.get()
+}
+
+/// A rank that has died or hangs: the run ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silent {
+    /// Which one.
+    pub rank: RankName,
+    /// How long it was waited for.
+    pub seconds: u64,
 }
 
 /// All ranks, and which of them this process is.
@@ -82,10 +87,12 @@ pub struct Ranks {
     waited: Cell<Duration>,
     /// How many exchanges were posted and not collected.
     posted: Cell<usize>,
+    /// Reports a rank that does not answer, before this process ends.
+    report: fn(&Silent),
     /// The exchanges of a single process, which send nothing.
     alone: RefCell<VecDeque<Exchange>>,
     /// What a test sees and changes.
-    #[cfg(test)]
+    #[cfg(any(feature = "simulated", test))]
     probe: Probe,
 }
 
@@ -104,14 +111,16 @@ impl Ranks {
             last: Cell::new(Instant::now()),
             waited: Cell::default(),
             posted: Cell::default(),
+            report: |_| {},
             alone: RefCell::default(),
-            #[cfg(test)]
+            #[cfg(any(feature = "simulated", test))]
             probe: Probe::default(),
         }
     }
 
     /// Joins the other processes that a launcher has started, if one has. Only once in a process.
-    pub fn start() -> Result<Self, LaunchError> {
+    /// If one of them does not answer in time, it is reported and this process ends.
+    pub fn start(report: fn(&Silent)) -> Result<Self, LaunchError> {
         let Some(launcher) = Launcher::find() else { return Ok(Self::single()) };
         let Some(transport) = Transport::start(&launcher)? else { return Ok(Self::single()) };
         let count = transport.count();
@@ -119,13 +128,10 @@ impl Ranks {
         let host = transport.host().to_owned();
         let patience = patience.map_or(PATIENCE, Duration::from_secs);
         let mut ranks = Self::of(Some(transport), count, patience);
-        ranks.launcher = Some(launcher);
+        (ranks.launcher, ranks.report) = (Some(launcher), report);
         ranks.hosts = ranks.gather_texts(&host);
         if count > 1 {
-            let _ = LABEL.set(format!("{} ", ranks.name(ranks.rank())));
-            if !ranks.is_root() {
-                terminal::only_errors();
-            }
+            let _ = OWN_NAME.set(ranks.name(ranks.rank()));
         }
         Ok(ranks)
     }
@@ -161,9 +167,9 @@ impl Ranks {
         Share { rank: self.rank() as u32, ranks: self.count() as u32 }
     }
 
-    /// A rank in messages: `[rank 3, host b]`.
-    pub fn name(&self, rank: usize) -> String {
-        words::name(rank, &self.hosts[rank])
+    /// A rank in messages.
+    pub fn name(&self, rank: usize) -> RankName {
+        RankName { rank, host: self.hosts[rank].clone() }
     }
 
     /// Whether a rank runs on this machine.
@@ -190,7 +196,7 @@ impl Ranks {
     /// posted; ranks must post matching ones in the same order.
     pub fn post(&self, exchange: Exchange) {
         self.posted.update(|posted| posted + 1);
-        #[cfg(test)]
+        #[cfg(any(feature = "simulated", test))]
         self.probe.recorded.borrow_mut().push(exchange.pattern());
         match &self.transport {
             // Machines differ, and one may have more to do.
@@ -230,8 +236,7 @@ impl Ranks {
                 exchange
             }
             Arrival::Silent { rank, seconds } => {
-                let message = words::silent(self.name(rank), seconds);
-                terminal::err(&format!("{}{}{message}\n", label(), names::error()));
+                (self.report)(&Silent { rank: self.name(rank), seconds });
                 self.abort()
             }
         }
@@ -339,37 +344,37 @@ impl Ranks {
     }
 }
 
-#[cfg(all(test, not(feature = "mpi")))]
+#[cfg(all(any(feature = "simulated", test), not(feature = "mpi")))]
 impl Ranks {
     /// Ranks that are threads of this process: each is to be made in a thread of its own.
-    pub(crate) fn connected(count: usize) -> impl Iterator<Item = impl FnOnce() -> Self + Send> {
+    pub fn connected(count: usize) -> impl Iterator<Item = impl FnOnce() -> Self + Send> {
         let transports = Transport::connected(count).into_iter();
         transports.map(move |one| move || Self::of(Some(one), count, PATIENCE))
     }
 
     /// Every agreement and every exchange so far.
-    pub(crate) fn recorded(&self) -> Vec<String> {
+    pub fn recorded(&self) -> Vec<String> {
         self.probe.recorded.borrow().clone()
     }
 
     /// Lets an agreement of this rank fail, after `count` that succeed.
-    pub(crate) fn fail_after(&self, count: usize) {
+    pub fn fail_after(&self, count: usize) {
         self.probe.agreements_left.set(Some(count));
     }
 }
 
 /// The order of a rank's agreements and exchanges, and which agreement must fail.
-#[cfg(test)]
+#[cfg(any(feature = "simulated", test))]
 #[derive(Default)]
 struct Probe {
     recorded: RefCell<Vec<String>>,
     agreements_left: Cell<Option<usize>>,
 }
 
-#[cfg(test)]
+#[cfg(any(feature = "simulated", test))]
 impl Ranks {
     /// Records an agreement that starts now; returns whether it must fail.
-    pub(crate) fn fails_now(&self) -> bool {
+    pub fn fails_now(&self) -> bool {
         self.probe.recorded.borrow_mut().push("agree".to_owned());
         let left = self.probe.agreements_left.get();
         self.probe.agreements_left.set(left.and_then(|left| left.checked_sub(1)));

@@ -24,8 +24,9 @@ use fitgpt_program::{
 use serde::Serialize;
 
 use super::{
+    device::threads,
     init,
-    setup::{self, RunSetup, Sampling},
+    setup::{RunSetup, Sampling},
 };
 
 /// The peak rates of this machine.
@@ -44,7 +45,7 @@ pub struct MachinePeaks {
 impl MachinePeaks {
     /// Measures this machine; takes about a second.
     pub fn measure(config: &Config) -> Result<Self, BackendError> {
-        let (threads, isa) = (setup::threads(config), Isa::best());
+        let (threads, isa) = (threads(config), Isa::best());
         let mut pool = Pool::new(threads)
             .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
         Ok(Self {

@@ -6,7 +6,7 @@ use fitgpt_program::units::Bytes;
 use crate::budget::{HOST_OVERHEAD, HostMemory, cgroup_headroom};
 
 /// Memory of this host, and every limit around this process.
-pub(crate) fn memory() -> HostMemory {
+pub fn memory() -> HostMemory {
     let (total, available) = total_and_available();
     HostMemory {
         total,

@@ -80,7 +80,7 @@ fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, M
 }
 
 /// Whether a text could be a name on the hub: `name` or `owner/name`.
-pub(crate) fn is_name(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let mut parts = text.split('/');
     let all = |part: &str| !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain);

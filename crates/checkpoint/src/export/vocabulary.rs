@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use fitgpt_checkpoint::Architecture;
+use crate::Architecture;
 use fitgpt_data::tokenizer::{
     END_OF_TEXT, END_OF_TEXT_SPELLING, Json, TOKENIZER_FILE, Tokenizer, gpt2,
     huggingface::{TOKENIZER_CONFIG_FILE, spelled},

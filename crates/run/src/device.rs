@@ -26,7 +26,7 @@ use fitgpt_program::{
 };
 use serde::Serialize;
 
-use crate::{budget::HOST_OVERHEAD, cards::NvidiaDriver, host, run::setup::threads};
+use crate::{budget::HOST_OVERHEAD, cards::NvidiaDriver, host};
 
 /// Why a config cannot run on the device it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum Unavailable {
 }
 
 /// Device names as text.
-pub(crate) fn list(found: &[String]) -> String {
+pub fn list(found: &[String]) -> String {
     if found.is_empty() { "no GPU".to_owned() } else { found.join(", ") }
 }
 
@@ -163,6 +163,14 @@ pub fn unused_card(config: &Config, runner: &Runner) -> Option<UnusedCard> {
     } else {
         UnusedCard::NotInThisBuild { card }
     })
+}
+
+/// Threads that kernels use.
+pub fn threads(config: &Config) -> usize {
+    match config.threads() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads as usize,
+    }
 }
 
 /// Receives each case of the conformance suite, and returns whether to run the next one.

@@ -2,8 +2,8 @@
 
 use super::*;
 
-const TRAIN: &str = include_str!("../../tests/patch/nano/train.py");
-const MODEL: &str = include_str!("../../tests/patch/nano/model.py");
+const TRAIN: &str = include_str!("../../../../tests/patch/nano/train.py");
+const MODEL: &str = include_str!("../../../../tests/patch/nano/model.py");
 
 fn all(train: &str, model: &str) -> Patched {
     apply(train, model, None).unwrap()

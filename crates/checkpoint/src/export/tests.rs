@@ -101,7 +101,7 @@ fn export(folder: &Path, dtype: GgufType) -> Parsed {
 }
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(name)
 }
 
 #[test]

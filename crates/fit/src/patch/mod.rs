@@ -20,8 +20,8 @@ mod tests;
 
 use std::fmt;
 
+pub use crate::fit::Patch;
 use fitgpt_files::attempt::Attempt;
-pub use fitgpt_fit::fit::Patch;
 
 pub use self::{
     anchor::{Anchor, SyntaxFault},

@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 use fitgpt_config::Config;
 use fitgpt_model::Model;
 use fitgpt_program::units::Bytes;
+use fitgpt_run::{schedule, train::Progress, trainer::Evaluated};
+use fitgpt_say::Say as _;
 
-use super::schedule;
-use crate::{terminal, words::train as words};
+use crate::{
+    terminal,
+    words::{lang, train as words},
+};
 
 /// The bfloat16 peak of an A100, to which nanoGPT relates its `mfu`.
 const A100_FLOPS: f64 = 312e12;
@@ -22,13 +26,12 @@ const LONG: Duration = Duration::from_hours(24);
 /// core did 60 in steps of the 124M model.
 const GFLOPS_PER_THREAD: f64 = 50.0;
 
-/// Times of a run, and when they were last shown.
+/// Prints what happens in a run, with the time that is left.
 #[derive(Debug)]
-pub struct RunProgress {
+pub(super) struct RunLines {
     config: Config,
     arena: Bytes,
     flops_per_step: f64,
-    started: Instant,
     shown: Option<Instant>,
     steps: u64,
     step_seconds: f64,
@@ -41,22 +44,21 @@ pub struct RunProgress {
 
 /// Where nanoGPT's log lines go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogStream {
+pub(super) enum LogStream {
     /// As in nanoGPT.
     Stdout,
     /// If stdout is for a JSON document.
     Stderr,
 }
 
-impl RunProgress {
+impl RunLines {
     /// The state at the start of a run.
-    pub fn new(config: &Config, model: &Model, arena: Bytes, lines: LogStream) -> Self {
+    pub(super) fn new(config: &Config, model: &Model, arena: Bytes, lines: LogStream) -> Self {
         let tokens = config.effective_batch().tokens as f64;
         Self {
             config: config.clone(),
             arena,
             flops_per_step: model_flops_per_token(model, config.block_size()) * tokens,
-            started: Instant::now(),
             shown: None,
             steps: 0,
             step_seconds: 0.0,
@@ -68,18 +70,35 @@ impl RunProgress {
         }
     }
 
-    /// Since the run began.
-    pub fn seconds(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
-    }
-
-    /// Tokens a second of a step that took `seconds`.
-    pub fn tokens_per_s(&self, seconds: f64) -> f64 {
-        self.config.effective_batch().tokens as f64 / seconds
+    /// Prints one thing that happened.
+    pub(super) fn show(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Evaluating { step } => self.working(&words::evaluating(step)),
+            Progress::Evaluated { step, losses: Evaluated { train, val }, seconds } => {
+                self.evaluations += 1;
+                self.evaluation_seconds += seconds;
+                self.line(&format!(
+                    "step {step}: train loss {:.4}, val loss {:.4} (standard errors {:.4}, {:.4})",
+                    train.mean, val.mean, train.standard_error, val.standard_error
+                ));
+            }
+            Progress::Sampling { step } => self.working(&words::sampling(step)),
+            Progress::Sampled { step, excerpt } => {
+                self.line(&format!("step {step}: sample: {excerpt}"));
+            }
+            Progress::Stepped { step, loss, seconds } => self.stepped(step, loss, seconds),
+            Progress::Overflowed { step, scale } => self.note(&words::overflowed(step, scale)),
+            Progress::Saving { folder } => {
+                self.line(&format!("saving checkpoint to {}", folder.display()));
+            }
+            Progress::NoCard(error) => self.note(&error.say(lang())),
+            Progress::Ended if self.is_watched => terminal::clear_progress(),
+            Progress::Ended => {}
+        }
     }
 
     /// Warns before the first step if the run will be long, judging by its FLOPs.
-    pub fn warn_if_long(&self, step: u64, threads: usize) {
+    pub(super) fn warn_if_long(&self, step: u64, threads: usize) {
         let work = self.work_from(step);
         let seconds = work / (GFLOPS_PER_THREAD * 1e9 * threads as f64);
         let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -106,7 +125,7 @@ impl RunProgress {
     }
 
     /// One step is done; every `log_interval` prints nanoGPT's line.
-    pub fn stepped(&mut self, step: u64, loss: f64, seconds: f64) {
+    fn stepped(&mut self, step: u64, loss: f64, seconds: f64) {
         // The first step also starts threads and warms caches: it would spoil the estimate.
         if self.steps == 1 {
             self.step_seconds = seconds;
@@ -124,17 +143,11 @@ impl RunProgress {
         if self.steps == 2 && self.left(step) > LONG {
             self.note(&words::long_measured(human(self.left(step))));
         }
-        self.show(step, loss, seconds);
-    }
-
-    /// One evaluation is done.
-    pub fn evaluated(&mut self, seconds: f64) {
-        self.evaluations += 1;
-        self.evaluation_seconds += seconds;
+        self.show_step(step, loss, seconds);
     }
 
     /// A log line, above the progress line.
-    pub fn line(&self, text: &str) {
+    fn line(&self, text: &str) {
         if self.is_watched {
             terminal::clear_progress();
         }
@@ -145,7 +158,7 @@ impl RunProgress {
     }
 
     /// A note on stderr, above the progress line.
-    pub fn note(&self, text: &str) {
+    fn note(&self, text: &str) {
         if self.is_watched {
             terminal::clear_progress();
         }
@@ -153,16 +166,9 @@ impl RunProgress {
     }
 
     /// Shows that something without steps is running.
-    pub fn working(&mut self, what: &str) {
+    fn working(&self, what: &str) {
         if self.is_watched {
             terminal::progress(what);
-        }
-    }
-
-    /// Removes the progress line.
-    pub fn end(&self) {
-        if self.is_watched {
-            terminal::clear_progress();
         }
     }
 
@@ -176,13 +182,13 @@ impl RunProgress {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    fn show(&mut self, step: u64, loss: f64, seconds: f64) {
+    fn show_step(&mut self, step: u64, loss: f64, seconds: f64) {
         if !self.is_watched || self.shown.is_some_and(|at| at.elapsed() < REFRESH) {
             return;
         }
         self.shown = Some(Instant::now());
         let last = self.config.max_iters();
-        let rate = self.tokens_per_s(seconds);
+        let rate = self.config.effective_batch().tokens as f64 / seconds;
         let (arena, left) = (self.arena, human(self.left(step)));
         let (loss, rate) = (format!("{loss:.4}"), format!("{rate:.0}"));
         terminal::progress(&words::progress(step, last, loss, rate, arena, left));
@@ -191,7 +197,7 @@ impl RunProgress {
 
 /// FLOPs of one token, forward and backward, as nanoGPT counts them: 6N + 12·L·C·T, where N
 /// excludes the position embedding.
-pub fn model_flops_per_token(model: &Model, seq: u32) -> f64 {
+fn model_flops_per_token(model: &Model, seq: u32) -> f64 {
     let positions = u64::from(model.block) * u64::from(model.channels);
     let parameters = (model.parameter_count() - positions) as f64;
     let scores = f64::from(model.layers) * f64::from(model.channels) * f64::from(seq);
@@ -199,7 +205,7 @@ pub fn model_flops_per_token(model: &Model, seq: u32) -> f64 {
 }
 
 /// `3:25`, `2:03:25`, `4.5 days`.
-pub fn human(duration: Duration) -> String {
+fn human(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match hours {

@@ -21,11 +21,9 @@ use serde_json::Map;
 
 use crate::{
     budget,
-    run::{
-        device::{Runner, Unavailable},
-        lanes,
-        sample::{ContextWindow, Sampler},
-    },
+    device::{Runner, Unavailable},
+    lanes,
+    sample::{ContextWindow, Sampler},
 };
 
 /// Why nothing can be set up.
@@ -47,14 +45,6 @@ pub struct RunSetup {
     /// What `plan` prints about it.
     pub report: PlanReport,
     runner: Runner,
-}
-
-/// Threads that kernels use.
-pub fn threads(config: &Config) -> usize {
-    match config.threads() {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads as usize,
-    }
 }
 
 impl RunSetup {

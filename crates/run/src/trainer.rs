@@ -6,7 +6,7 @@
 use std::{ops::Range, rc::Rc};
 
 use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{StoreError, TensorPiece, Tensors};
+use fitgpt_checkpoint::{RunPosition, Scaler, StoreError, TensorPiece, Tensors};
 use fitgpt_config::Config;
 use fitgpt_data::{Batches, Dataset, Fingerprint, Purpose, Split};
 use fitgpt_exec::{Arguments, Backend};
@@ -16,7 +16,6 @@ use fitgpt_model::{
     state::TrainingState,
 };
 use fitgpt_program::units::{Bytes, TensorId};
-use serde::{Deserialize, Serialize};
 
 use super::{
     error::RunError,
@@ -24,27 +23,10 @@ use super::{
     init,
     lanes::{self, LaneSum, Round},
     sample::{Choice, Continuation},
-    scaler::Scaler,
     schedule,
     stop::StopFlag,
 };
 use crate::ranks::{ROOT, Ranks, hash};
-
-/// The progress of a run, which a checkpoint stores in addition to the tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunPosition {
-    /// The step that comes next.
-    pub step: u64,
-    /// Updates made; fewer than steps if float16 overflowed.
-    pub updates: u64,
-    /// The least validation loss so far.
-    pub best_val_loss: Option<f64>,
-    /// The step of that evaluation; checkpoints of earlier versions do not have it.
-    #[serde(default)]
-    pub best_step: Option<u64>,
-    /// The loss scale.
-    pub scaler: Scaler,
-}
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq)]

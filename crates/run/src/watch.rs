@@ -26,30 +26,35 @@ use crate::{
 /// Which memory a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum WatchedMemory {
+pub enum WatchedMemory {
+    /// The host's.
     Host,
+    /// A card's.
     Card,
 }
 
 /// The part of a plan that can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct WatchedPlan {
+pub struct WatchedPlan {
     /// `fitgpt` or `torch`, which has no arena: its bytes are those of the tensors.
-    pub(crate) engine: &'static str,
-    pub(crate) memory: WatchedMemory,
-    pub(crate) arena_bytes: Bytes,
+    pub engine: &'static str,
+    /// Where it is.
+    pub memory: WatchedMemory,
+    /// What is allocated.
+    pub arena_bytes: Bytes,
     /// Memory in addition to the arena, `[low, high]`.
-    pub(crate) overhead_bytes: [Bytes; 2],
+    pub overhead_bytes: [Bytes; 2],
 }
 
 impl WatchedPlan {
-    pub(crate) fn of_report(report: &PlanReport, memory: WatchedMemory) -> Self {
+    /// The plan in a report.
+    pub fn of_report(report: &PlanReport, memory: WatchedMemory) -> Self {
         let overhead_bytes = report.overhead.range();
         Self { engine: report.engine, memory, arena_bytes: report.arena_bytes, overhead_bytes }
     }
 
     /// The plan of a `fitgpt train` process, read from the log that it has open.
-    pub(crate) fn of_run(pid: u32) -> Option<Self> {
+    pub fn of_run(pid: u32) -> Option<Self> {
         Self::of_events(&os::open_file(pid, "events.jsonl")?)
     }
 
@@ -82,43 +87,53 @@ impl WatchedPlan {
     }
 
     /// The arena plus the high end of the overhead.
-    pub(crate) fn most(&self) -> Bytes {
+    pub fn most(&self) -> Bytes {
         self.arena_bytes + self.overhead_bytes[1]
     }
 }
 
 /// The memory at one moment.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct MemorySample {
+pub struct MemorySample {
     /// Since the first sample.
-    pub(crate) seconds: f64,
-    pub(crate) process: Option<ProcessSample>,
-    pub(crate) host: HostSample,
-    pub(crate) cards: Vec<NvmlCard>,
-    pub(crate) plan: Option<WatchedPlan>,
+    pub seconds: f64,
+    /// The watched process, if there is one.
+    pub process: Option<ProcessSample>,
+    /// This machine.
+    pub host: HostSample,
+    /// Its NVIDIA cards.
+    pub cards: Vec<NvmlCard>,
+    /// What the process has planned.
+    pub plan: Option<WatchedPlan>,
 }
 
 /// The memory of the watched process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ProcessSample {
-    pub(crate) pid: u32,
-    pub(crate) name: Option<String>,
-    pub(crate) resident_bytes: Bytes,
-    pub(crate) peak_resident_bytes: Bytes,
+pub struct ProcessSample {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, if it can be read.
+    pub name: Option<String>,
+    /// In memory now.
+    pub resident_bytes: Bytes,
+    /// At most so far.
+    pub peak_resident_bytes: Bytes,
 }
 
 /// The host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_field_names, reason = "the unit is the last word")]
-pub(crate) struct HostSample {
-    pub(crate) total_bytes: Bytes,
-    pub(crate) used_bytes: Bytes,
-    pub(crate) available_bytes: Bytes,
+pub struct HostSample {
+    /// All of it.
+    pub total_bytes: Bytes,
+    /// By all processes.
+    pub used_bytes: Bytes,
+    /// Without swapping.
+    pub available_bytes: Bytes,
 }
 
 impl MemorySample {
     /// The bytes that a plan for `memory` is compared with.
-    pub(crate) fn subject(&self, memory: WatchedMemory) -> Bytes {
+    pub fn subject(&self, memory: WatchedMemory) -> Bytes {
         match (memory, &self.process) {
             (WatchedMemory::Host, Some(process)) => process.resident_bytes,
             (WatchedMemory::Host, None) => self.host.used_bytes,
@@ -142,28 +157,31 @@ impl MemorySample {
 }
 
 /// Bytes of `card` that process `pid` holds.
-pub(crate) fn held_by(card: &NvmlCard, pid: u32) -> Option<Bytes> {
+pub fn held_by(card: &NvmlCard, pid: u32) -> Option<Bytes> {
     card.processes.iter().find(|holder| holder.pid == pid)?.bytes
 }
 
 /// A summary of all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct WatchSummary {
-    pub(crate) samples: u64,
-    pub(crate) seconds: f64,
+pub struct WatchSummary {
+    /// How many were taken.
+    pub samples: u64,
+    /// Between the first and the last.
+    pub seconds: f64,
     /// Of the process, or of the machine, in the memory that the plan is for.
-    pub(crate) peak_bytes: Bytes,
-    pub(crate) plan: Option<WatchedPlan>,
+    pub peak_bytes: Bytes,
+    /// What it is compared with.
+    pub plan: Option<WatchedPlan>,
     /// The peak minus the plan's arena; without a process also minus the first sample. `None`
     /// without a plan, and if the plan's memory cannot be read here.
-    pub(crate) difference_bytes: Option<i64>,
+    pub difference_bytes: Option<i64>,
     /// Whether the peak stayed below the high end of the plan.
-    pub(crate) is_within_plan: Option<bool>,
+    pub is_within_plan: Option<bool>,
 }
 
 /// Takes samples.
 #[derive(Debug)]
-pub(crate) struct MemoryWatch {
+pub struct MemoryWatch {
     pid: Option<u32>,
     driver: Option<NvidiaDriver>,
     planned: Option<WatchedPlan>,
@@ -177,7 +195,8 @@ pub(crate) struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    pub(crate) fn new(
+    /// Watches the process `pid`, or the machine, against `planned` or the process's own plan.
+    pub fn new(
         pid: Option<u32>,
         planned: Option<WatchedPlan>,
         driver: Option<NvidiaDriver>,
@@ -196,7 +215,7 @@ impl MemoryWatch {
     }
 
     /// The memory now; `None` if the process does not exist or has ended.
-    pub(crate) fn sample(&mut self) -> Option<MemorySample> {
+    pub fn sample(&mut self) -> Option<MemorySample> {
         let process = match self.pid {
             Some(pid) => {
                 let memory = os::process_memory(pid)?;
@@ -238,20 +257,22 @@ impl MemoryWatch {
     }
 
     /// Which memory is compared with the plan.
-    pub(crate) fn compared(&self) -> WatchedMemory {
+    pub fn compared(&self) -> WatchedMemory {
         self.comparable().map_or(WatchedMemory::Host, |planned| planned.memory)
     }
 
     /// The plan's mark in a meter.
-    pub(crate) fn mark(&self) -> Option<Bytes> {
+    pub fn mark(&self) -> Option<Bytes> {
         Some(self.base.unwrap_or_default() + self.comparable()?.most())
     }
 
-    pub(crate) fn peak(&self) -> Bytes {
+    /// The most that was in use.
+    pub fn peak(&self) -> Bytes {
         self.peak
     }
 
-    pub(crate) fn summary(&self) -> WatchSummary {
+    /// What was seen.
+    pub fn summary(&self) -> WatchSummary {
         let taken = self.peak.saturating_sub(self.base.unwrap_or_default());
         WatchSummary {
             samples: self.samples,

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::FolderContents;
+use crate as checkpoint;
+use crate::FolderContents;
 use fitgpt_files::disk::{Disk, parent_of};
 use fitgpt_say::{Lang, Say};
 

@@ -58,7 +58,7 @@ pub struct Exchange {
     pub receives: Vec<RankMessage>,
 }
 
-#[cfg(test)]
+#[cfg(any(feature = "simulated", test))]
 impl Exchange {
     /// With whom, and whether numbers or more: `to 1 2 (number), from 1 2 (number)`.
     pub(super) fn pattern(&self) -> String {

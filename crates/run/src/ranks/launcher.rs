@@ -7,7 +7,6 @@ use std::env;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// Each process would train the whole model by itself.
-    #[error("a launcher started {count} processes (`{variable}`), but this build has no MPI")]
     NotInThisBuild {
         /// The variable that the launcher has set.
         variable: &'static str,
@@ -15,7 +14,6 @@ pub enum LaunchError {
         count: usize,
     },
     /// MPI did not start.
-    #[error("MPI cannot be started in this process")]
     NotStarted,
 }
 
