@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use fitgpt_files::disk::Disk;
+use fitgpt_files::disk::{Disk, FileKind};
 
 use super::{
     FILES, LOG_FILE, MODEL_FILE, Result, STATE_FILE, carry,
@@ -67,6 +67,8 @@ pub fn inspect(disk: &Disk, dir: &Path) -> Result<FolderContents> {
             _ if !is_present => {}
             "best" if best_is_ours => has_checkpoint = true,
             "checkpoints" if has_kept => has_checkpoint = true,
+            // An empty log has nothing to lose.
+            LOG_FILE if disk.kind(&dir.join(LOG_FILE))? == Some(FileKind::File { bytes: 0 }) => {}
             LOCK_FILE if is_our_lock(disk, dir) => {}
             _ => foreign.push(name),
         }
