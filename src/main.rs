@@ -1,9 +1,9 @@
-//! The program `fitgpt`; everything is in [`fitgpt::cli::run`].
+//! The program `fitgpt`; everything is in [`fitgpt_cli::run`].
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    fitgpt::cli::run(std::env::args_os())
+    fitgpt_cli::run(std::env::args_os())
 }

@@ -30,7 +30,7 @@ fn child() {
     let out_dir = format!("--out_dir={}/out", std::env::var(FOLDER).unwrap());
     let run = |more: &[&str]| {
         let all = ["fitgpt", "train", "--device=vulkan", &out_dir].into_iter();
-        fitgpt::cli::run(all.chain(more.iter().copied()).map(Into::into))
+        fitgpt_cli::run(all.chain(more.iter().copied()).map(Into::into))
     };
     assert_eq!(run(&[&SMALL[..], &["--max_iters=4", DECAY]].concat()), ExitCode::SUCCESS);
 

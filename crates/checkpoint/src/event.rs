@@ -21,7 +21,7 @@ pub enum Event {
     Plan {
         /// The first step.
         step: u64,
-        /// The run's id, as in its checkpoints.
+        /// The run's id, as in its checkpoints; earlier versions wrote none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_id: Option<String>,
         /// The plan, as `plan --json` prints it.

@@ -164,7 +164,8 @@ fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventErr
     })
 }
 
-/// The id of the run whose log is at `path`; `None` if there is no log, or none of ours.
+/// The id of the run whose log is at `path`; `None` if there is no log, or if an earlier version
+/// wrote it.
 pub fn run_id(disk: &Disk, path: &Path) -> Result<Option<String>, EventError> {
     if disk.kind(path)?.is_none() {
         return Ok(None);
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_the_id_of_its_run_once_it_has_a_plan() {
+    fn a_log_has_the_id_of_its_run_except_in_earlier_versions() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         assert_eq!(run_id(&Disk::real(), &path).unwrap(), None);

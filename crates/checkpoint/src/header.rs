@@ -204,7 +204,8 @@ impl Checksum {
     /// Adds bytes of a tensor of `dtype` that begin at byte `start` of the file's values. `start`
     /// is a whole number of words into the tensor.
     pub(super) fn add_bytes(&mut self, dtype: Dtype, start: u64, bytes: &[u8]) {
-        // Float32 values are numbered by their index, words of other types by their first byte.
+        // Float32 values are numbered by their index, as before files had other types. Words of
+        // other types are numbered by their first byte.
         let (first, step) = match dtype {
             Dtype::F32 => (start / 4, 1),
             _ => (start | 1 << 63, 4),

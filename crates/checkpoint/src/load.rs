@@ -60,7 +60,7 @@ pub struct Weights {
     layout: Layout,
     /// The run of nanoGPT's `ckpt.pt`; `None` for other files.
     nanogpt: Option<NanoGptRun>,
-    /// `None` if another program wrote the files, or if it is gone.
+    /// `None` if an earlier version or another program wrote the files.
     manifest: Option<Manifest>,
 }
 
@@ -109,7 +109,8 @@ impl Weights {
         let text = config_text(disk, &config_path)?;
         let described = Architecture::from_json(&config_path, &text);
         let files = WeightFiles::open(disk, dir)?;
-        // The manifest does not cover weights that another program has put in the folder.
+        // The manifest does not cover weights that another program has put in the folder, nor those
+        // of an earlier version, which had none.
         let is_covered = |it: &Manifest| it.is_saved() && files.text("save_id").is_some();
         let manifest = manifest.filter(is_covered);
         if let Some(manifest) = &manifest {
@@ -311,7 +312,7 @@ impl Checkpoint {
         self.weights.description()
     }
 
-    /// The run that saved it; `None` for nanoGPT's, or if the manifest is gone.
+    /// The run that saved it; `None` for a checkpoint of an earlier version.
     pub fn run_id(&self) -> Option<&str> {
         self.weights.manifest.as_ref().map(|manifest| manifest.run_id.as_str())
     }

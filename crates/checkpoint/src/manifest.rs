@@ -1,7 +1,7 @@
 //! `manifest.json`: which files make up a checkpoint, with a checksum for each.
 //!
 //! It does not list the model card or files that the user adds to the folder. A checkpoint without
-//! a manifest was written by another program. A new run writes a manifest
+//! a manifest was written by an earlier version or by another program. A new run writes a manifest
 //! that lists no files before anything else, which marks the folder as its own.
 
 use std::{collections::BTreeMap, path::Path};

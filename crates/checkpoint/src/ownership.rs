@@ -22,6 +22,8 @@ const FOLDERS: [&str; 2] = ["best", "checkpoints"];
 const LOCK_FILE: &str = ".lock";
 /// More than the lock of any process, which has the process's id.
 const MAX_LOCK_BYTES: u64 = 32;
+/// How the log of every run begins.
+const LOG_START: &[u8] = br#"{"event":"plan","step":"#;
 
 /// What a new run finds in its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,10 +57,11 @@ pub fn inspect(disk: &Disk, dir: &Path) -> Result<FolderContents> {
         }
         return Ok(if is_run { FolderContents::Run } else { FolderContents::Begun });
     }
-    if has_unlisted_checkpoint(disk, dir)? {
+    if is_of_earlier_version(disk, dir)? {
         return Ok(FolderContents::Run);
     }
     let has_kept = !commit::kept_checkpoints(disk, dir)?.is_empty();
+    let log = our_log(disk, dir)?;
     let mut foreign = Vec::new();
     let mut has_checkpoint = false;
     for name in own_names() {
@@ -67,16 +70,17 @@ pub fn inspect(disk: &Disk, dir: &Path) -> Result<FolderContents> {
             _ if !is_present => {}
             "best" if best_is_ours => has_checkpoint = true,
             "checkpoints" if has_kept => has_checkpoint = true,
-            // An empty log has nothing to lose.
-            LOG_FILE if disk.kind(&dir.join(LOG_FILE))? == Some(FileKind::File { bytes: 0 }) => {}
+            LOG_FILE if log.is_some() => {}
             LOCK_FILE if is_our_lock(disk, dir) => {}
+            name if log == Some(LogState::Written) && carry::TOKENIZER_FILES.contains(&name) => {}
             _ => foreign.push(name),
         }
     }
-    Ok(match (foreign.is_empty(), has_checkpoint) {
-        (false, _) => FolderContents::Foreign(foreign),
-        (true, true) => FolderContents::Run,
-        (true, false) => FolderContents::Free,
+    Ok(match (foreign.is_empty(), has_checkpoint, log) {
+        (false, ..) => FolderContents::Foreign(foreign),
+        (true, true, _) => FolderContents::Run,
+        (true, false, Some(_)) => FolderContents::Begun,
+        (true, false, None) => FolderContents::Free,
     })
 }
 
@@ -99,14 +103,37 @@ pub fn is_exported(dir: &Path) -> bool {
     commit::is_ours(&Disk::real(), dir)
 }
 
-/// Whether `dir` has a checkpoint of ours whose manifest is gone: config and state have ids of saves.
-/// Exported weights have no state.
-fn has_unlisted_checkpoint(disk: &Disk, dir: &Path) -> Result<bool> {
+/// Whether `dir` has a checkpoint of a version that wrote no manifest: config and state have ids of
+/// saves. Exported weights have no state.
+fn is_of_earlier_version(disk: &Disk, dir: &Path) -> Result<bool> {
     let state = dir.join(STATE_FILE);
     if !disk.is_file(&state)? || !commit::is_ours(disk, dir) {
         return Ok(false);
     }
     Ok(TensorFile::open(disk, state).is_ok_and(|file| file.header.text("save_id").is_some()))
+}
+
+/// A log of a run without a manifest: an earlier version was killed before its first save.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LogState {
+    /// Without a line.
+    Empty,
+    /// It begins as ours do.
+    Written,
+}
+
+/// The log in `dir`, if it is one of ours.
+fn our_log(disk: &Disk, dir: &Path) -> Result<Option<LogState>> {
+    let path = dir.join(LOG_FILE);
+    match disk.kind(&path)? {
+        Some(FileKind::File { bytes: 0 }) => Ok(Some(LogState::Empty)),
+        Some(FileKind::File { .. }) => {
+            let mut start = [0; LOG_START.len()];
+            let read = disk.open(&path)?.read_exact_at(&mut start, 0);
+            Ok((read.is_ok() && start == LOG_START).then_some(LogState::Written))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Whether the lock in `dir` is one of ours: empty, or the id of a process.

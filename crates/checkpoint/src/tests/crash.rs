@@ -237,7 +237,7 @@ fn checkpoints_of_another_run_and_files_of_others_stay() {
 
 #[test]
 fn the_newest_of_several_committed_saves_wins_at_every_crash_of_the_recovery() {
-    // Two folders that a power failure in a recovery may have left, the first of them
+    // Two folders that a crash in an earlier version's recovery may have left, the first of them
     // half in place.
     let prepare = |files: &SimulatedFiles| {
         let disk = files.disk();

@@ -172,7 +172,7 @@ proptest! {
         prop_assert!(result.is_err(), "{result:?}");
     }
 
-    /// If the manifest is gone, no checksum covers `config.json`.
+    /// As in earlier versions, where no checksum covers `config.json`.
     #[test]
     fn without_a_manifest_no_change_of_a_config_touches_the_values_or_panics(
         change in any_damage(),

@@ -134,6 +134,20 @@ fn a_folder_is_ours_only_if_our_manifest_says_so() {
 }
 
 #[test]
+fn a_log_of_ours_without_a_manifest_was_left_by_an_earlier_version() {
+    let simulated = SimulatedFiles::new(1);
+    let disk = simulated.disk();
+    write(&disk, &out().join(LOG_FILE), "");
+    assert_eq!(inspect(&disk, out()).unwrap(), FolderContents::Begun);
+    write(&disk, &out().join(LOG_FILE), "{\"event\":\"plan\",\"step\":0,\"plan\":null}\n");
+    write(&disk, &out().join("tokenizer.json"), "ours");
+    assert_eq!(inspect(&disk, out()).unwrap(), FolderContents::Begun);
+    write(&disk, &out().join(CONFIG_FILE), "theirs");
+    let theirs = FolderContents::Foreign(vec![CONFIG_FILE.to_owned()]);
+    assert_eq!(inspect(&disk, out()).unwrap(), theirs);
+}
+
+#[test]
 fn a_run_stays_a_run_whichever_of_its_files_are_taken_away() {
     let names = ["config.json", "model.safetensors", "state.safetensors", "manifest.json"];
     for taken in 0..1 << names.len() {

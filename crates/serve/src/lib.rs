@@ -1,0 +1,126 @@
+//! The page of `fitgpt serve`: a small HTTP server, the page's files, and the runs it shows.
+//!
+//! A thread per connection, at most [`MAX_CONNECTIONS`], and every connection ends: requests and
+//! answers have deadlines, and there are at most [`MAX_REQUESTS`]. What the page asks for is computed
+//! by a [`Service`].
+//!
+//! Invariant: no request names a file. Runs have ids, the page's files are in the program, and what a
+//! config in a request may name is listed in `powers.rs` of the command.
+
+#![forbid(unsafe_code)]
+
+mod http;
+mod guard;
+mod page;
+mod labels;
+mod runs;
+mod record;
+
+use std::{
+    io,
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+pub use self::{
+    guard::{Guard, new_token},
+    http::{Connection, EventStream, Method, Refusal, Request, Response, refuse},
+    labels::labels,
+    page::{asset, html, page},
+    record::{RecordFile, page_of},
+    runs::{Resolution, Runs},
+};
+
+/// Enough for several tabs: a browser opens six.
+const MAX_CONNECTIONS: usize = 64;
+/// With more open, connections are closed after one answer: those that wait for a next request must
+/// not keep others out.
+const MAX_KEPT: usize = 32;
+/// Requests over one connection.
+const MAX_REQUESTS: u32 = 1000;
+
+/// Responds to requests that have passed the guard.
+pub trait Service: Send + Sync + 'static {
+    /// The response.
+    fn answer(&self, request: &mut Request<'_>) -> Response;
+}
+
+/// Serves every connection of `listener` until the process ends.
+pub fn serve(listener: TcpListener, guard: Guard, service: impl Service) -> io::Result<()> {
+    let shared = Arc::new((guard, service));
+    let open = Arc::new(AtomicUsize::new(0));
+    thread::Builder::new().name("accept".to_owned()).spawn(move || {
+        for stream in listener.incoming() {
+            // Out of file handles, or already disconnected: later connections may work.
+            let Ok(stream) = stream else {
+                thread::sleep(std::time::Duration::from_millis(20));
+                continue;
+            };
+            let _ = stream.set_nodelay(true);
+            if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+                open.fetch_sub(1, Ordering::Relaxed);
+                // Small enough for the socket's buffer, so that it cannot block.
+                let busy = refuse(503, "too many connections");
+                let _ = http::respond(&stream, busy.into(), Connection::Closed);
+                continue;
+            }
+            let (shared, slot) = (Arc::clone(&shared), ConnectionPermit(Arc::clone(&open)));
+            let spawned = thread::Builder::new().spawn(move || {
+                let (guard, service) = &*shared;
+                converse(&stream, guard, service, &slot);
+                drop(slot);
+            });
+            drop(spawned); // if no thread was started, the closure and its slot are dropped
+        }
+    })?;
+    Ok(())
+}
+
+/// One of the [`MAX_CONNECTIONS`], released however its thread ends.
+struct ConnectionPermit(Arc<AtomicUsize>);
+
+impl ConnectionPermit {
+    /// Whether there are few connections, so that this one may wait for a request.
+    fn may_wait(&self) -> bool {
+        self.0.load(Ordering::Relaxed) <= MAX_KEPT
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The requests of a connection and their responses.
+fn converse(stream: &TcpStream, guard: &Guard, service: &impl Service, permit: &ConnectionPermit) {
+    let mut ahead = Vec::new();
+    for left in (0..MAX_REQUESTS).rev() {
+        let mut request = match Request::read(stream, ahead) {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(refusal) => {
+                let _ = http::respond(stream, refusal.into(), Connection::Closed);
+                break;
+            }
+        };
+        let (response, is_refused) = match guard.check(&request) {
+            Ok(()) => (service.answer(&mut request), false),
+            Err(refusal) => (refusal.into(), true),
+        };
+        let is_kept = !is_refused && left > 0 && request.keeps_connection() && permit.may_wait();
+        let connection = if is_kept { Connection::Kept } else { Connection::Closed };
+        // Ignore errors: the client may have disconnected.
+        let is_stream = response.is_stream();
+        let written = http::respond(stream, response, connection);
+        if !is_kept || is_stream || written.is_err() {
+            break;
+        }
+        ahead = request.into_ahead();
+    }
+    http::finish(stream);
+}
