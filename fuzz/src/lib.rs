@@ -16,7 +16,10 @@ use fitgpt_checkpoint::{Checkpoint, Weights, describe, events};
 use fitgpt_config::{MachineFacts, Written};
 use fitgpt_data::{Tokens, tokenizer::Json};
 use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Log};
-use fitgpt_files::formats::{compression, parquet::TextColumn};
+use fitgpt_files::{
+    disk::Disk,
+    formats::{compression, parquet::TextColumn},
+};
 use fitgpt_pickle::Pickle;
 
 /// A config in nanoGPT's Python.
@@ -67,9 +70,9 @@ pub fn events(bytes: &[u8]) {
     with_folder(|folder| {
         let path = folder.join("events.jsonl");
         fs::write(&path, bytes).unwrap();
-        let _ = events::run_id(&path);
+        let _ = events::run_id(&Disk::real(), &path);
         let _ = events::each(&path, |_| {});
-        let _ = events::EventLog::resume(&path, 3);
+        let _ = events::EventLog::resume(&Disk::real(), &path, 3);
     });
 }
 

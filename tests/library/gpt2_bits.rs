@@ -24,6 +24,7 @@ use fitgpt_checkpoint::{Checkpoint, Contents, Document, Label, Retention, Scaler
 use fitgpt_config::{Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
+use fitgpt_files::disk::Disk;
 use fitgpt_run::{
     device::Runner,
     setup::{self, RunSetup},
@@ -176,7 +177,7 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     let label = Label { run_id: "bits", step, keep: Retention::ONE, fingerprint: 0 };
     let contents = Contents { architecture: &architecture, tensors, label, held: None };
     let document = Document::new(&trainer.position, &config, None);
-    checkpoint::save(folder, contents, &document, trainer).unwrap();
+    checkpoint::save(&Disk::real(), folder, contents, &document, trainer).unwrap();
 }
 
 /// Trains. With `resume_at`, saves before that step and resumes from the files in a new arena, with

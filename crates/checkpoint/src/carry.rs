@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Copies the tokenizer files in `from` to `to`, each atomically.
 pub fn carry_tokenizer(from: &Path, to: &Path) -> Result<()> {
     let is_same = from.canonicalize().ok().is_some_and(|path| to.canonicalize().ok() == Some(path));
-    if is_same { Ok(()) } else { carry_on(&Disk::real(), from, to) }
+    if is_same { Ok(()) } else { carry(&Disk::real(), from, to) }
 }
 
 /// Writes tokenizer files, given as name and text, to `to`, each atomically.
@@ -44,7 +44,7 @@ pub fn write_tokenizer(files: &[(&str, String)], to: &Path) -> Result<()> {
 }
 
 /// [`carry_tokenizer`] between two folders of `disk`.
-pub(super) fn carry_on(disk: &Disk, from: &Path, to: &Path) -> Result<()> {
+pub(super) fn carry(disk: &Disk, from: &Path, to: &Path) -> Result<()> {
     disk.create_dirs(to)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     for name in TOKENIZER_FILES {

@@ -49,15 +49,10 @@ pub fn best_dir(out_dir: &Path) -> PathBuf {
 
 /// Replaces the last checkpoint of the run in `dir`, which turned out to be useless, by the newest
 /// kept one, and returns its step; `None` if none is kept.
-pub fn roll_back(dir: &Path) -> Result<Option<u64>> {
-    roll_back_on(&Disk::real(), dir)
-}
-
-/// [`roll_back`] on `disk`.
-pub(super) fn roll_back_on(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
+pub fn roll_back(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
     recover_one(disk, dir)?;
     let Some(last) = readable_manifest(disk, dir)? else { return Ok(None) };
-    let earlier = kept_on(disk, dir)?
+    let earlier = kept_checkpoints(disk, dir)?
         .into_iter()
         .filter(|(kept, _)| kept.run_id == last.run_id && kept.save_id < last.save_id);
     let Some((kept, folder)) = earlier.max_by(|(a, _), (b, _)| a.save_id.cmp(&b.save_id)) else {
@@ -147,8 +142,8 @@ enum Phase {
 /// Moves the files of `folder`, a committed save, to their names in `dir`.
 fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> {
     let mut placing = folder.to_owned();
-    // An earlier version moved files out of `.saved-<id>` directly. If the model is not there, the
-    // files in `dir` already belong to this save.
+    // A power failure may have undone the rename below and not the moves after it. If the model is
+    // not there, the files in `dir` already belong to this save.
     if phase == Phase::Saved && disk.is_file(&folder.join(MODEL_FILE))? {
         let manifest = Manifest::read(disk, &folder.join(MANIFEST_FILE))?;
         set_old_aside(disk, dir, manifest.as_ref())?;
@@ -260,8 +255,10 @@ fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
 /// Removes the kept checkpoints of the run in `dir` that its last save does not keep.
 fn prune(disk: &Disk, dir: &Path) -> Result<()> {
     let Some(last) = readable_manifest(disk, dir)? else { return Ok(()) };
-    let mut all: Vec<_> =
-        kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
+    let mut all: Vec<_> = kept_checkpoints(disk, dir)?
+        .into_iter()
+        .filter(|(kept, _)| kept.run_id == last.run_id)
+        .collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
     let mut is_changed = false;
     for (later, (kept, folder)) in (1..).zip(all) {
@@ -282,7 +279,7 @@ fn is_kept(kept: &Manifest, keep: Retention, later: u64) -> bool {
 }
 
 /// The kept checkpoints of `dir`, with their folders.
-pub(super) fn kept_on(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)>> {
+pub(super) fn kept_checkpoints(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)>> {
     let kept = dir.join(KEPT);
     let mut found = Vec::new();
     if !disk.is_folder(&kept)? {

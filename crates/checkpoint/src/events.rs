@@ -36,17 +36,7 @@ pub struct EventLog {
 
 impl EventLog {
     /// A log for a new run; replaces an earlier one.
-    pub fn create(path: &Path) -> Result<Self, EventError> {
-        Self::create_on(&Disk::real(), path)
-    }
-
-    /// The log of a run that continues at `next_step`, without the lines after it.
-    pub fn resume(path: &Path, next_step: u64) -> Result<(Self, LogCut), EventError> {
-        Self::resume_on(&Disk::real(), path, next_step)
-    }
-
-    /// [`Self::create`] on `disk`.
-    pub(crate) fn create_on(disk: &Disk, path: &Path) -> Result<Self, EventError> {
+    pub fn create(disk: &Disk, path: &Path) -> Result<Self, EventError> {
         if disk.kind(path)?.is_some_and(|kind| !matches!(kind, FileKind::File { .. })) {
             return Err(DiskError::of(Attempt::Create, path)(disk::not_a_file()).into());
         }
@@ -60,12 +50,8 @@ impl EventLog {
         Self { path: path.to_owned(), file, line: Vec::new(), board: None, held: None }
     }
 
-    /// [`Self::resume`] on `disk`.
-    pub(crate) fn resume_on(
-        disk: &Disk,
-        path: &Path,
-        next_step: u64,
-    ) -> Result<(Self, LogCut), EventError> {
+    /// The log of a run that continues at `next_step`, without the lines after it.
+    pub fn resume(disk: &Disk, path: &Path, next_step: u64) -> Result<(Self, LogCut), EventError> {
         let cut = cut_back(disk, path, next_step)?;
         let file = disk.append(path)?;
         Ok((Self::of(path, file), cut))
@@ -79,13 +65,8 @@ impl EventLog {
 
     /// Copies the lines to a new log at `path`, also if this one was moved or deleted, and continues
     /// there.
-    pub fn copy_to(&self, path: &Path) -> Result<Self, EventError> {
-        self.copy_on(&Disk::real(), path)
-    }
-
-    /// [`Self::copy_to`] on `disk`.
-    pub(crate) fn copy_on(&self, disk: &Disk, path: &Path) -> Result<Self, EventError> {
-        let mut copy = Self::create_on(disk, path)?;
+    pub fn copy_to(&self, disk: &Disk, path: &Path) -> Result<Self, EventError> {
+        let mut copy = Self::create(disk, path)?;
         let mut chunk = vec![0; 64 << 10];
         let mut position = 0;
         loop {
@@ -185,12 +166,7 @@ fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventErr
 
 /// The id of the run whose log is at `path`; `None` if there is no log, or if an earlier version
 /// wrote it.
-pub fn run_id(path: &Path) -> Result<Option<String>, EventError> {
-    run_id_on(&Disk::real(), path)
-}
-
-/// [`run_id`] on `disk`.
-pub(crate) fn run_id_on(disk: &Disk, path: &Path) -> Result<Option<String>, EventError> {
+pub fn run_id(disk: &Disk, path: &Path) -> Result<Option<String>, EventError> {
     if disk.kind(path)?.is_none() {
         return Ok(None);
     }
@@ -207,7 +183,7 @@ pub(crate) fn run_id_on(disk: &Disk, path: &Path) -> Result<Option<String>, Even
 
 /// The steps of the log at `path`, in its order.
 #[cfg(test)]
-pub(crate) fn steps_on(disk: &Disk, path: &Path) -> Result<Vec<u64>, EventError> {
+pub(crate) fn steps(disk: &Disk, path: &Path) -> Result<Vec<u64>, EventError> {
     let mut steps = Vec::new();
     each_line(&disk.open(path)?, |line, _| {
         if let Ok(Event::Step { step, .. }) = serde_json::from_slice(line) {
@@ -321,7 +297,7 @@ mod tests {
     fn a_loss_that_is_not_finite_is_null_and_is_read_back_as_nan() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        let mut log = EventLog::create(&path).unwrap();
+        let mut log = EventLog::create(&Disk::real(), &path).unwrap();
         for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let Event::Step { step, lr, ms, tokens_per_s, .. } = step(1) else { unreachable!() };
             let loss_scale = Some(65536.0);
@@ -354,7 +330,7 @@ mod tests {
     fn a_resumed_log_keeps_what_came_before_the_checkpoint() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        let mut log = EventLog::create(&path).unwrap();
+        let mut log = EventLog::create(&Disk::real(), &path).unwrap();
         let before = [
             plan(0),
             evaluation(0),
@@ -371,7 +347,7 @@ mod tests {
             log.write(event).unwrap();
         }
         drop(log);
-        let (mut log, cut) = EventLog::resume(&path, 4).unwrap();
+        let (mut log, cut) = EventLog::resume(&Disk::real(), &path, 4).unwrap();
         assert_eq!(cut, LogCut { n_kept: 9, n_dropped: 5, n_unreadable: 0 });
         assert_eq!(read(&path), before);
         log.write(&plan(4)).unwrap();
@@ -384,7 +360,7 @@ mod tests {
     fn a_truncated_line_is_dropped_wherever_it_ends() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        let mut log = EventLog::create(&path).unwrap();
+        let mut log = EventLog::create(&Disk::real(), &path).unwrap();
         log.write(&step(0)).unwrap();
         let whole = fs::read(&path).unwrap();
         for torn in 1..whole.len() {
@@ -401,7 +377,7 @@ mod tests {
         let path = dir.path().join("events.jsonl");
         assert_eq!(cut_back(&Disk::real(), &path, 3).unwrap(), LogCut::default());
         assert!(!path.exists());
-        let (mut log, _) = EventLog::resume(&path, 3).unwrap();
+        let (mut log, _) = EventLog::resume(&Disk::real(), &path, 3).unwrap();
         log.write(&step(3)).unwrap();
         assert_eq!(read(&path), [step(3)]);
     }
@@ -410,19 +386,19 @@ mod tests {
     fn a_log_has_the_id_of_its_run_except_in_earlier_versions() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        assert_eq!(run_id(&path).unwrap(), None);
-        let mut log = EventLog::create(&path).unwrap();
+        assert_eq!(run_id(&Disk::real(), &path).unwrap(), None);
+        let mut log = EventLog::create(&Disk::real(), &path).unwrap();
         log.write(&step(0)).unwrap();
-        assert_eq!(run_id(&path).unwrap(), None);
+        assert_eq!(run_id(&Disk::real(), &path).unwrap(), None);
         log.write(&plan(1)).unwrap();
-        assert_eq!(run_id(&path).unwrap().as_deref(), Some("0123456789abcdef"));
+        assert_eq!(run_id(&Disk::real(), &path).unwrap().as_deref(), Some("0123456789abcdef"));
     }
 
     #[test]
     fn a_line_without_end_is_not_kept_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        let mut log = EventLog::create(&path).unwrap();
+        let mut log = EventLog::create(&Disk::real(), &path).unwrap();
         log.write(&step(0)).unwrap();
         let whole = fs::read(&path).unwrap();
         fs::write(
@@ -444,7 +420,10 @@ mod tests {
         let (target, path) = (dir.path().join("target"), dir.path().join("events.jsonl"));
         fs::write(&target, "precious").unwrap();
         std::os::unix::fs::symlink(&target, &path).unwrap();
-        assert!(EventLog::create(&path).is_err() && EventLog::resume(&path, 3).is_err());
+        assert!(
+            EventLog::create(&Disk::real(), &path).is_err()
+                && EventLog::resume(&Disk::real(), &path, 3).is_err()
+        );
         assert_eq!(fs::read(&target).unwrap(), b"precious");
     }
 
@@ -452,7 +431,7 @@ mod tests {
     fn a_log_that_cannot_be_made_is_an_error_with_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("nowhere").join("events.jsonl");
-        let message = EventLog::create(&path).unwrap_err().to_string();
+        let message = EventLog::create(&Disk::real(), &path).unwrap_err().to_string();
         assert!(message.contains("nowhere"), "{message}");
     }
 }

@@ -15,12 +15,7 @@ const BEGINNING: &str = ".begin-";
 
 /// Marks `dir` as the folder of the run `run_id`, unless its manifest has that id already. Only for the
 /// holder of the folder's [`super::Lock`].
-pub fn begin(dir: &Path, run_id: &str) -> Result<()> {
-    begin_on(&Disk::real(), dir, run_id)
-}
-
-/// [`begin`] on `disk`.
-pub(super) fn begin_on(disk: &Disk, dir: &Path, run_id: &str) -> Result<()> {
+pub fn begin(disk: &Disk, dir: &Path, run_id: &str) -> Result<()> {
     let present = commit::readable_manifest(disk, dir)?;
     if present.is_some_and(|manifest| manifest.run_id == run_id) {
         return Ok(());
@@ -46,12 +41,7 @@ fn remove_drafts(disk: &Disk, dir: &Path) -> Result<()> {
 /// save to their names and removes an uncommitted one. A run that was set aside is put back, or
 /// removed if the run that replaces it has saved. Only for the holder of the folder's
 /// [`super::Lock`], because it would remove what another run is writing.
-pub fn recover(dir: &Path) -> Result<()> {
-    recover_on(&Disk::real(), dir)
-}
-
-/// [`recover`] on `disk`.
-pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
+pub fn recover(disk: &Disk, dir: &Path) -> Result<()> {
     for dir in [dir.to_owned(), commit::best_dir(dir)] {
         if disk.is_folder(&dir)? {
             commit::recover_one(disk, &dir)?;
@@ -63,16 +53,11 @@ pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
 
 /// Whether `dir` has a checkpoint's weights.
 pub fn exists(dir: &Path) -> bool {
-    locate(dir, MODEL_FILE).is_ok_and(|path| path.is_file())
+    locate(&Disk::real(), dir, MODEL_FILE).is_ok_and(|path| path.is_file())
 }
 
 /// The path of the file `name` of the checkpoint in `dir`, whether or not it exists.
-pub fn locate(dir: &Path, name: &str) -> Result<PathBuf> {
-    locate_on(&Disk::real(), dir, name)
-}
-
-/// [`locate`] on `disk`.
-pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> {
+pub fn locate(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> {
     if let Some(aside) = set_aside::current(disk, dir)?
         && disk.is_file(&aside.join(name))?
     {
@@ -82,6 +67,6 @@ pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> 
 }
 
 /// The manifest of the checkpoint in `dir`, or of its run; `None` if there is none.
-pub(super) fn manifest_on(disk: &Disk, dir: &Path) -> Result<Option<Manifest>> {
-    Manifest::read(disk, &locate_on(disk, dir, MANIFEST_FILE)?)
+pub(super) fn manifest_of(disk: &Disk, dir: &Path) -> Result<Option<Manifest>> {
+    Manifest::read(disk, &locate(disk, dir, MANIFEST_FILE)?)
 }

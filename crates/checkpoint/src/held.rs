@@ -97,12 +97,7 @@ impl HeldFolder {
 }
 
 /// Creates a folder next to `folder` for its run, or in the current folder if that is not possible.
-pub fn new_folder_next_to(folder: &Path, run_id: &str) -> Result<PathBuf> {
-    new_folder_on(&Disk::real(), folder, run_id)
-}
-
-/// [`new_folder_next_to`] on `disk`.
-pub(super) fn new_folder_on(disk: &Disk, folder: &Path, run_id: &str) -> Result<PathBuf> {
+pub fn new_folder_next_to(disk: &Disk, folder: &Path, run_id: &str) -> Result<PathBuf> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut first_error = None;
     for place in [folder, Path::new("here")] {

@@ -44,7 +44,7 @@ pub fn weights_dir(out_dir: &Path) -> PathBuf {
 pub fn has_state(path: &Path) -> bool {
     match nanogpt::nanogpt_file(path) {
         Some(file) => NanoGpt::open(&Disk::real(), &file).is_ok_and(|it| it.states.is_some()),
-        None => folder::locate(path, STATE_FILE).is_ok_and(|path| path.is_file()),
+        None => folder::locate(&Disk::real(), path, STATE_FILE).is_ok_and(|path| path.is_file()),
     }
 }
 
@@ -104,8 +104,8 @@ impl Weights {
     }
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
-        let manifest = folder::manifest_on(disk, dir)?;
-        let config_path = folder::locate_on(disk, dir, CONFIG_FILE)?;
+        let manifest = folder::manifest_of(disk, dir)?;
+        let config_path = folder::locate(disk, dir, CONFIG_FILE)?;
         let text = config_text(disk, &config_path)?;
         let described = Architecture::from_json(&config_path, &text);
         let files = WeightFiles::open(disk, dir)?;
@@ -232,7 +232,7 @@ pub fn describe(dir: &Path) -> Result<Description> {
     {
         return Ok(NanoGpt::open(&disk, &file)?.described.description);
     }
-    Ok(read_config(&disk, &folder::locate_on(&disk, dir, CONFIG_FILE)?)?.description)
+    Ok(read_config(&disk, &folder::locate(&disk, dir, CONFIG_FILE)?)?.description)
 }
 
 /// A checkpoint to resume from: weights, optimizer states and the training loop's document.
@@ -267,7 +267,7 @@ impl Checkpoint {
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
         let weights = Weights::open_once(disk, dir)?;
-        let state_path = folder::locate_on(disk, dir, STATE_FILE)?;
+        let state_path = folder::locate(disk, dir, STATE_FILE)?;
         let state = WeightFiles::of(TensorFile::open(disk, state_path)?);
         if let Some(manifest) = &weights.manifest
             && state.text("save_id") == Some(&manifest.save_id)

@@ -163,7 +163,7 @@ pub fn check_folder(path: &Path, input: &Path, overwrite: bool) -> Result<(), Ou
     if is_same(input, path) {
         return Err(OutputError::Input { path: own });
     }
-    let contents = checkpoint::inspect(path);
+    let contents = checkpoint::inspect(&Disk::real(), path);
     if checkpoint::has_state(path)
         || matches!(contents, Ok(FolderContents::Run | FolderContents::Begun))
     {
@@ -212,7 +212,10 @@ fn is_same(a: &Path, b: &Path) -> bool {
 fn is_of_run(path: &Path) -> bool {
     let folder = parent_of(path);
     has_own_name(path)
-        && matches!(checkpoint::inspect(folder), Ok(FolderContents::Run | FolderContents::Begun))
+        && matches!(
+            checkpoint::inspect(&Disk::real(), folder),
+            Ok(FolderContents::Run | FolderContents::Begun)
+        )
 }
 
 /// Whether runs write files of this name.

@@ -39,12 +39,7 @@ pub enum FolderContents {
 }
 
 /// What is in `dir`, as a new run sees it.
-pub fn inspect(dir: &Path) -> Result<FolderContents> {
-    inspect_on(&Disk::real(), dir)
-}
-
-/// [`inspect`] on `disk`.
-pub(super) fn inspect_on(disk: &Disk, dir: &Path) -> Result<FolderContents> {
+pub fn inspect(disk: &Disk, dir: &Path) -> Result<FolderContents> {
     if set_aside::current(disk, dir)?.is_some() {
         return Ok(FolderContents::Run);
     }
@@ -54,7 +49,7 @@ pub(super) fn inspect_on(disk: &Disk, dir: &Path) -> Result<FolderContents> {
     if exists("best")? && disk.kind(&best_dir(dir).join(MODEL_FILE))?.is_some() && !best_is_ours {
         return Ok(FolderContents::Foreign(vec![format!("best/{MODEL_FILE}")]));
     }
-    let manifest = folder::manifest_on(disk, dir).ok().flatten();
+    let manifest = folder::manifest_of(disk, dir).ok().flatten();
     if let Some(manifest) = &manifest {
         let mut is_run = manifest.is_saved();
         for name in [MODEL_FILE, STATE_FILE].into_iter().chain(FOLDERS) {
@@ -65,7 +60,7 @@ pub(super) fn inspect_on(disk: &Disk, dir: &Path) -> Result<FolderContents> {
     if is_of_earlier_version(disk, dir)? {
         return Ok(FolderContents::Run);
     }
-    let has_kept = !commit::kept_on(disk, dir)?.is_empty();
+    let has_kept = !commit::kept_checkpoints(disk, dir)?.is_empty();
     let log = our_log(disk, dir)?;
     let mut foreign = Vec::new();
     let mut has_checkpoint = false;

@@ -54,36 +54,6 @@ pub struct Label<'a> {
 ///
 /// The document must survive a round trip through JSON, which has no NaN and no infinity.
 pub fn save<T: Serialize + DeserializeOwned>(
-    dir: &Path,
-    contents: Contents<'_>,
-    document: &T,
-    source: &mut dyn TensorSource,
-) -> Result<SaveId> {
-    save_on(&Disk::real(), dir, contents, document, source)
-}
-
-/// Saves only weights, in a separate folder: [`best_dir`].
-pub fn save_weights(
-    dir: &Path,
-    contents: Contents<'_>,
-    source: &mut dyn TensorSource,
-) -> Result<SaveId> {
-    let disk = Disk::real();
-    let Contents { held, label, .. } = contents;
-    commit::commit(
-        &disk,
-        dir,
-        || check(held),
-        label.fingerprint,
-        |folder, id| {
-            let files = write_weights(&disk, folder, id, contents, source)?;
-            write_manifest(&disk, folder, id, label, files)
-        },
-    )
-}
-
-/// [`save`] on `disk`.
-pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     disk: &Disk,
     dir: &Path,
     contents: Contents<'_>,
@@ -109,6 +79,26 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     // The first save of a run that replaces another: that one is no longer needed.
     set_aside::resolve(disk, dir)?;
     Ok(id)
+}
+
+/// Saves only weights, in a separate folder: [`best_dir`].
+pub fn save_weights(
+    dir: &Path,
+    contents: Contents<'_>,
+    source: &mut dyn TensorSource,
+) -> Result<SaveId> {
+    let disk = Disk::real();
+    let Contents { held, label, .. } = contents;
+    commit::commit(
+        &disk,
+        dir,
+        || check(held),
+        label.fingerprint,
+        |folder, id| {
+            let files = write_weights(&disk, folder, id, contents, source)?;
+            write_manifest(&disk, folder, id, label, files)
+        },
+    )
 }
 
 /// Whether a folder is still the run's, if there is one to check.
@@ -155,7 +145,7 @@ pub fn weights_bytes_needed(tensors: &Tensors) -> u64 {
 /// The bytes of the checkpoints that are in `out_dir` now.
 pub fn bytes_present(out_dir: &Path) -> Result<u64> {
     let disk = Disk::real();
-    let kept = commit::kept_on(&disk, out_dir)?.into_iter().map(|(_, folder)| folder);
+    let kept = commit::kept_checkpoints(&disk, out_dir)?.into_iter().map(|(_, folder)| folder);
     let mut sum = 0;
     for folder in kept.chain([out_dir.to_owned(), best_dir(out_dir)]) {
         for name in FILES {

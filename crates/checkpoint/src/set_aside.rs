@@ -30,12 +30,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// Sets the run in `dir` aside for the new run `run_id`. Only for the holder of the folder's
 /// [`super::Lock`], after [`super::recover`].
-pub fn set_aside(dir: &Path, run_id: &str) -> Result<()> {
-    set_aside_on(&Disk::real(), dir, run_id)
-}
-
-/// [`set_aside()`] on `disk`.
-pub(super) fn set_aside_on(disk: &Disk, dir: &Path, run_id: &str) -> Result<()> {
+pub fn set_aside(disk: &Disk, dir: &Path, run_id: &str) -> Result<()> {
     let aside = dir.join(format!("{REPLACED}{run_id}"));
     disk.create_dir(&aside)?;
     // Sync before the first file moves into it.
@@ -155,7 +150,7 @@ fn restore(disk: &Disk, dir: &Path, id: &str, aside: &Path) -> Result<()> {
 /// Removes what the run `id` replaces: the files in `aside`, and the kept checkpoints and best
 /// weights of other runs. Files of the user stay.
 fn remove(disk: &Disk, dir: &Path, id: &str, aside: &Path) -> Result<()> {
-    for (kept, folder) in commit::kept_on(disk, dir)? {
+    for (kept, folder) in commit::kept_checkpoints(disk, dir)? {
         if kept.run_id != id {
             commit::remove_checkpoint(disk, &folder)?;
             // Before `aside` goes: nothing else would remove one that comes back.

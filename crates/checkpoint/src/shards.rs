@@ -50,7 +50,7 @@ impl WeightFiles {
     /// Opens `model.safetensors` of `dir`, else the files in the folder's index, else the same for
     /// files saved by PyTorch.
     pub(super) fn open(disk: &Disk, dir: &Path) -> Result<Self> {
-        let whole = folder::locate_on(disk, dir, MODEL_FILE)?;
+        let whole = folder::locate(disk, dir, MODEL_FILE)?;
         let is_there = |name: &str| Ok::<_, CheckpointError>(disk.kind(&dir.join(name))?.is_some());
         if disk.kind(&whole)?.is_some() {
             return Ok(Self::of(TensorFile::open(disk, whole)?));

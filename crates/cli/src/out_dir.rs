@@ -5,7 +5,7 @@ use std::{fs::OpenOptions, path::Path, rc::Rc};
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{FolderContents, HeldFolder, Lock, Tensors, events, output};
 use fitgpt_config::Config;
-use fitgpt_files::os;
+use fitgpt_files::{disk::Disk, os};
 use fitgpt_model::job::Job;
 use fitgpt_program::units::Bytes;
 use fitgpt_run::train::new_run_id;
@@ -30,7 +30,7 @@ pub(super) fn check_new(
     folder: &Path,
     existing: ExistingRun,
 ) -> Result<(), Failure> {
-    let contents = checkpoint::inspect(folder)?;
+    let contents = checkpoint::inspect(&Disk::real(), folder)?;
     if let FolderContents::Foreign(names) = &contents {
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         let message = words::foreign_files(folder.display(), names.join(", "));
@@ -61,7 +61,7 @@ pub(super) fn prepare(
         check_writable(path)?;
     }
     let lock = Lock::take(folder)?;
-    checkpoint::recover(folder)?;
+    checkpoint::recover(&Disk::real(), folder)?;
     // Again, because another run may have saved while this one was planned.
     check_new(start, folder, existing)?;
     check_disk(folder, existing, job, config)?;
@@ -98,15 +98,16 @@ pub(super) fn begin(folder: &Path, start: &Start, log: &Path) -> Result<BegunRun
         Start::Resume(checkpoint, _) => checkpoint.run_id().map(str::to_owned),
         Start::Scratch | Start::Pretrained(..) => None,
     };
-    let logged = if is_resumed { events::run_id(log)? } else { None };
+    let logged = if is_resumed { events::run_id(&Disk::real(), log)? } else { None };
     let run_id = known.or(logged).unwrap_or_else(new_run_id);
-    let replaces = !is_resumed && checkpoint::inspect(folder)? == FolderContents::Run;
+    let replaces =
+        !is_resumed && checkpoint::inspect(&Disk::real(), folder)? == FolderContents::Run;
     let held = Rc::new(HeldFolder::of(folder, &run_id)?);
     let begun = BegunRun { held, run_id, replaces };
     if replaces {
-        checkpoint::set_aside(begun.held.dir(), &begun.run_id)?;
+        checkpoint::set_aside(&Disk::real(), begun.held.dir(), &begun.run_id)?;
     }
-    checkpoint::begin(begun.held.dir(), &begun.run_id)?;
+    checkpoint::begin(&Disk::real(), begun.held.dir(), &begun.run_id)?;
     Ok(begun)
 }
 

@@ -11,7 +11,7 @@ use fitgpt_checkpoint::{
 use fitgpt_config::{Config, Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_exec::{ArenaRefused, BackendError};
-use fitgpt_files::attempt::Attempt;
+use fitgpt_files::{attempt::Attempt, disk::Disk};
 use fitgpt_model::{Model, Parameter, ParameterRole, report::DeviceMemory, shard::Share};
 use fitgpt_program::units::Bytes;
 use fitgpt_run::{
@@ -475,7 +475,7 @@ fn load(
     let folder = held.path();
     match start {
         Start::Resume(mut checkpoint, document) => {
-            let log_id = events::run_id(log)?;
+            let log_id = events::run_id(&Disk::real(), log)?;
             if let (Some(in_log), Some(saved)) = (&log_id, checkpoint.run_id())
                 && in_log != saved
             {
@@ -497,7 +497,7 @@ fn load(
             }
             let step = trainer.position.step;
             return Ok(StartedRun {
-                events: EventLog::resume(log, step)?.0.within(Rc::clone(held)),
+                events: EventLog::resume(&Disk::real(), log, step)?.0.within(Rc::clone(held)),
                 saved: (!is_nanogpt).then_some(step),
             });
         }
@@ -507,7 +507,10 @@ fn load(
         }
         Start::Scratch => trainer.initialise()?,
     }
-    Ok(StartedRun { events: EventLog::create(log)?.within(Rc::clone(held)), saved: None })
+    Ok(StartedRun {
+        events: EventLog::create(&Disk::real(), log)?.within(Rc::clone(held)),
+        saved: None,
+    })
 }
 
 /// The config with every choice that affects rounding made explicit, as checkpoints store it.

@@ -13,6 +13,7 @@ use std::{
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{CONFIG_FILE, CheckpointError, INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE};
 use fitgpt_config::InitFrom;
+use fitgpt_files::disk::Disk;
 use fitgpt_model::{
     family::{Description, FamilyError},
     published,
@@ -131,7 +132,7 @@ fn is_whole(folder: &Path) -> bool {
 }
 
 fn has_config(folder: &Path) -> bool {
-    checkpoint::locate(folder, CONFIG_FILE).is_ok_and(|path| path.is_file())
+    checkpoint::locate(&Disk::real(), folder, CONFIG_FILE).is_ok_and(|path| path.is_file())
         || checkpoint::nanogpt_file(folder).is_some()
 }
 

@@ -17,6 +17,7 @@ use fitgpt_data::{
     Split,
     tokenizer::{Tokenizer, huggingface},
 };
+use fitgpt_files::disk::Disk;
 
 use super::{
     card::{self, ModelCard},
@@ -269,7 +270,8 @@ impl Run<'_> {
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
                 // A checkpoint from which not even one step succeeds is useless.
                 if self.saved == Some(step) && self.held.check().is_ok() {
-                    self.saved = checkpoint::roll_back(self.held.dir())?.or(self.saved);
+                    self.saved =
+                        checkpoint::roll_back(&Disk::real(), self.held.dir())?.or(self.saved);
                 }
                 return Err(RunError::Diverged {
                     step,
@@ -372,10 +374,10 @@ impl Run<'_> {
 
     /// Begins again in a new folder next to the old one, with a copy of the log and the tokenizer.
     fn move_next_to_its_folder(&mut self) -> Result<(), RunError> {
-        let folder = checkpoint::new_folder_next_to(&self.folder, &self.run_id)?;
-        checkpoint::begin(&folder, &self.run_id)?;
+        let folder = checkpoint::new_folder_next_to(&Disk::real(), &self.folder, &self.run_id)?;
+        checkpoint::begin(&Disk::real(), &folder, &self.run_id)?;
         self.held = Rc::new(HeldFolder::of(&folder, &self.run_id)?);
-        let events = self.events.copy_to(&folder.join(LOG_FILE))?;
+        let events = self.events.copy_to(&Disk::real(), &folder.join(LOG_FILE))?;
         self.events = events.within(Rc::clone(&self.held));
         write_tokenizer(self.tokenizer_folder.as_deref(), &self.architecture, &folder)?;
         (self.folder, self.saved) = (folder, None);
@@ -401,8 +403,14 @@ impl Run<'_> {
         let label = Label { run_id: &self.run_id, step, keep, fingerprint };
         let (architecture, held) = (&self.architecture, Some(&*self.held));
         let contents = Contents { architecture, tensors, label, held };
-        let id = checkpoint::save(self.held.dir(), contents, &document, &mut self.trainer)
-            .map_err(|error| self.of_save(error))?;
+        let id = checkpoint::save(
+            &Disk::real(),
+            self.held.dir(),
+            contents,
+            &document,
+            &mut self.trainer,
+        )
+        .map_err(|error| self.of_save(error))?;
         self.saved = Some(step);
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;

@@ -10,8 +10,8 @@ use fitgpt_files::{
 use super::{
     super::{
         best_dir,
-        commit::{recover_one, roll_back_on},
-        folder::recover_on,
+        commit::{recover_one, roll_back},
+        folder::recover,
         load::weights_dir,
         save::save_weights,
     },
@@ -78,7 +78,7 @@ fn a_crash_at_any_call_leaves_the_old_or_the_new_checkpoint() {
         let mut versions = BTreeSet::new();
         at_every_call(Some(1), crash, |files| {
             let before = version_on(files, out()); // as a reader sees it
-            recover_on(&files.disk(), out()).unwrap();
+            recover(&files.disk(), out()).unwrap();
             let version = version_on(files, out());
             assert_eq!(version, before);
             let names = names_in(&files.disk(), out());
@@ -100,7 +100,7 @@ fn a_crash_in_the_first_save_leaves_nothing_or_all_of_it() {
     for crash in [Crash::Process, Crash::Machine] {
         let mut versions = BTreeSet::new();
         at_every_call(None, crash, |files| {
-            recover_on(&files.disk(), out()).unwrap();
+            recover(&files.disk(), out()).unwrap();
             let version = version_on(files, out());
             let names = names_in(&files.disk(), out());
             assert_eq!(names.is_empty(), version.is_none(), "{names:?}");
@@ -147,7 +147,7 @@ fn a_call_that_fails_is_an_error_and_nothing_is_lost() {
         assert_eq!(version_on(&files, out()), Some(3), "call {at}");
         files.restart(Crash::Machine);
         assert_eq!(version_on(&files, out()), Some(3), "call {at}");
-        recover_on(&files.disk(), out()).unwrap();
+        recover(&files.disk(), out()).unwrap();
         let names = names_in(&files.disk(), out());
         assert!(names.iter().all(|name| !name.starts_with('.')), "call {at}: {names:?}");
         if is_over {
@@ -202,10 +202,10 @@ fn a_useless_checkpoint_is_rolled_back_to_the_one_before_at_every_crash() {
         let disk = files.disk();
         save_version_on(&disk, out(), &tiny(true), 2, TWO).unwrap();
         files.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
-        let rolled = roll_back_on(&disk, out());
+        let rolled = roll_back(&disk, out());
         let is_over = !files.is_down();
         files.restart(Crash::Machine);
-        recover_on(&disk, out()).unwrap();
+        recover(&disk, out()).unwrap();
         let version = version_on(&files, out());
         assert!(matches!(version, Some(1 | 2)), "call {at}: {version:?}");
         if is_over {
@@ -306,7 +306,7 @@ fn values_that_are_not_finite_are_not_committed() {
             let bytes = memory.bytes.get_mut(name).unwrap();
             bytes[8..12].copy_from_slice(&wild.to_ne_bytes());
             let contents = contents(&architecture, tensors, 2);
-            let error = save_on(&files.disk(), out(), contents, &2, &mut memory).unwrap_err();
+            let error = save(&files.disk(), out(), contents, &2, &mut memory).unwrap_err();
             match error {
                 CheckpointError::NotFinite { tensor } => assert_eq!(tensor, name),
                 other => panic!("{other:?}"),

@@ -47,7 +47,7 @@ fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
     let tensors = &tensors_of(&architecture);
     let contents = contents(&architecture, tensors, 1);
     let mut memory = Memory::version(tensors, Which::All, 1);
-    let error = save(&out_dir, contents, &1, &mut memory).unwrap_err();
+    let error = save(&Disk::real(), &out_dir, contents, &1, &mut memory).unwrap_err();
     match &error {
         CheckpointError::Io { path, source, .. } => {
             assert_eq!(*path, out_dir);
@@ -70,7 +70,7 @@ fn an_error_of_the_backend_is_passed_on_and_the_old_checkpoint_stays() {
     save_version(dir.path(), &architecture, 1);
     let tensors = &tensors_of(&architecture);
     let contents = contents(&architecture, tensors, 1);
-    let error = save(dir.path(), contents, &2, &mut Lost).unwrap_err();
+    let error = save(&Disk::real(), dir.path(), contents, &2, &mut Lost).unwrap_err();
     assert_eq!(error.to_string(), "cannot transfer `wte.weight`: the device was lost");
     assert_eq!(read_version(dir.path(), &architecture).unwrap(), 1);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), FILES.len());

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use fitgpt_files::disk::simulated::{Crash, Faults, SimulatedFiles, SplitMix, histories};
 
-use super::{super::folder::recover_on, *};
-use crate::events::{Event, EventLog, run_id_on, steps_on};
+use super::{super::folder::recover, *};
+use crate::events::{Event, EventLog, run_id, steps};
 
 const OUT: &str = "out";
 const KEEP: Retention = Retention { last: 2, best_step: None };
@@ -23,15 +23,15 @@ struct Acknowledged {
 fn session(disk: &Disk, known: &mut Acknowledged) -> Result<(), Box<dyn std::error::Error>> {
     let (out, log) = (Path::new(OUT), Path::new("out/events.jsonl"));
     disk.create_dirs(out)?;
-    recover_on(disk, out)?;
+    recover(disk, out)?;
     let start = match read_version_on(disk, out, &tiny(true)) {
         Ok(version) => Some(version),
         Err(CheckpointError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
     let mut events = match start {
-        Some(version) => EventLog::resume_on(disk, log, version.into())?.0,
-        None => EventLog::create_on(disk, log)?,
+        Some(version) => EventLog::resume(disk, log, version.into())?.0,
+        None => EventLog::create(disk, log)?,
     };
     let mut version = start.unwrap_or(0);
     if start.is_none() {
@@ -93,17 +93,17 @@ fn no_history_of_crashes_and_errors_loses_what_was_saved() {
                 Err(error) => panic!("seed {seed}: {error}"),
             };
             assert!(found >= known.saved, "seed {seed}: {found:?} of {:?}", known.saved);
-            recover_on(&disk, out).unwrap();
+            recover(&disk, out).unwrap();
             let again = read_version_on(&disk, out, &tiny(true)).ok();
             assert_eq!(again, found, "seed {seed}");
             known.saved = found;
 
             let Some(version) = found else { continue };
             let log = Path::new("out/events.jsonl");
-            let steps = steps_on(&disk, log).unwrap();
+            let steps = steps(&disk, log).unwrap();
             let expected: Vec<u64> = (0..version.into()).collect();
             assert_eq!(steps[..expected.len()], expected, "seed {seed}");
-            assert_eq!(run_id_on(&disk, log).unwrap().as_deref(), Some("0123456789abcdef"));
+            assert_eq!(run_id(&disk, log).unwrap().as_deref(), Some("0123456789abcdef"));
             if let Some(previous) = known.before.get(&version) {
                 let kept = out.join(format!("checkpoints/step-{previous:08}"));
                 let kept = read_version_on(&disk, &kept, &tiny(true));

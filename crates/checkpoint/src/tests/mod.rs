@@ -18,7 +18,6 @@ use serde_json::{Map, json};
 use super::{
     Architecture, Checkpoint, CheckpointError, Contents, Label, PositionRows, Retention, SaveId,
     StoreError, TensorEntry, TensorPiece, TensorSink, TensorSource, Tensors, Weights, save,
-    save::save_on,
 };
 
 /// Bytes in memory, by name.
@@ -167,7 +166,7 @@ fn save_version_on(
     let mut memory = Memory::version(tensors, Which::All, version);
     let mut contents = contents(architecture, tensors, version);
     contents.label.keep = keep;
-    save_on(disk, dir, contents, &version, &mut memory)
+    save(disk, dir, contents, &version, &mut memory)
 }
 
 /// The version of the checkpoint in `dir`, after checking every value.

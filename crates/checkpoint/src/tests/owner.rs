@@ -10,10 +10,10 @@ use fitgpt_files::disk::simulated::{Crash, Faults, SimulatedFiles};
 use super::{
     super::{
         CONFIG_FILE, HeldFolder, LOG_FILE, MANIFEST_FILE, MODEL_FILE,
-        folder::{begin_on, recover_on},
-        held::new_folder_on,
-        ownership::{FolderContents, inspect_on},
-        set_aside::set_aside_on,
+        folder::{begin, recover},
+        held::new_folder_next_to,
+        ownership::{FolderContents, inspect},
+        set_aside::set_aside,
     },
     *,
 };
@@ -47,7 +47,7 @@ fn save_as(
     let mut contents = Contents { held, ..contents(&architecture, tensors, version) };
     contents.label.run_id = run_id;
     contents.label.keep = Retention { last: 2, best_step: None };
-    save_on(disk, dir, contents, &version, &mut memory)
+    save(disk, dir, contents, &version, &mut memory)
 }
 
 /// Every file below `dir` with its content.
@@ -69,7 +69,7 @@ fn disk_with_a_run(seed: u64) -> SimulatedFiles {
     let simulated = SimulatedFiles::new(seed);
     let disk = simulated.disk();
     disk.create_dirs(out()).unwrap();
-    begin_on(&disk, out(), OLD).unwrap();
+    begin(&disk, out(), OLD).unwrap();
     write(&disk, &out().join(LOG_FILE), "old log");
     write(&disk, &out().join("tokenizer.json"), "old tokenizer");
     for version in [1, 2] {
@@ -84,9 +84,9 @@ fn disk_with_a_run(seed: u64) -> SimulatedFiles {
 
 /// A new run that replaces the one in the folder, up to its first save.
 fn replace(disk: &Disk) -> Result<(), CheckpointError> {
-    recover_on(disk, out())?;
-    set_aside_on(disk, out(), NEW)?;
-    begin_on(disk, out(), NEW)?;
+    recover(disk, out())?;
+    set_aside(disk, out(), NEW)?;
+    begin(disk, out(), NEW)?;
     for (name, text) in [("tokenizer.json", "new tokenizer"), (LOG_FILE, "new log")] {
         let mut file = disk.create(&out().join(name))?;
         file.write_all_at(text.as_bytes(), 0)?;
@@ -100,7 +100,7 @@ fn replace(disk: &Disk) -> Result<(), CheckpointError> {
 fn a_folder_is_ours_only_if_our_manifest_says_so() {
     let simulated = SimulatedFiles::new(1);
     let disk = simulated.disk();
-    let inspect = || inspect_on(&disk, out()).unwrap();
+    let inspect = || inspect(&disk, out()).unwrap();
     assert_eq!(inspect(), FolderContents::Free);
     disk.create_dirs(out()).unwrap();
     write(&disk, &out().join("ckpt.pt"), "nanoGPT's");
@@ -125,7 +125,7 @@ fn a_folder_is_ours_only_if_our_manifest_says_so() {
         assert_eq!(inspect(), FolderContents::Foreign(vec![name.to_owned()]));
         disk.remove_file(&out().join(name)).unwrap();
     }
-    begin_on(&disk, out(), OLD).unwrap();
+    begin(&disk, out(), OLD).unwrap();
     assert_eq!(inspect(), FolderContents::Begun);
     write(&disk, &out().join("tokenizer.json"), "ours");
     assert_eq!(inspect(), FolderContents::Begun);
@@ -138,13 +138,13 @@ fn a_log_of_ours_without_a_manifest_was_left_by_an_earlier_version() {
     let simulated = SimulatedFiles::new(1);
     let disk = simulated.disk();
     write(&disk, &out().join(LOG_FILE), "");
-    assert_eq!(inspect_on(&disk, out()).unwrap(), FolderContents::Begun);
+    assert_eq!(inspect(&disk, out()).unwrap(), FolderContents::Begun);
     write(&disk, &out().join(LOG_FILE), "{\"event\":\"plan\",\"step\":0,\"plan\":null}\n");
     write(&disk, &out().join("tokenizer.json"), "ours");
-    assert_eq!(inspect_on(&disk, out()).unwrap(), FolderContents::Begun);
+    assert_eq!(inspect(&disk, out()).unwrap(), FolderContents::Begun);
     write(&disk, &out().join(CONFIG_FILE), "theirs");
     let theirs = FolderContents::Foreign(vec![CONFIG_FILE.to_owned()]);
-    assert_eq!(inspect_on(&disk, out()).unwrap(), theirs);
+    assert_eq!(inspect(&disk, out()).unwrap(), theirs);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_run_stays_a_run_whichever_of_its_files_are_taken_away() {
                 disk.remove_file(&out().join(name)).unwrap();
             }
         }
-        let found = inspect_on(&disk, out()).unwrap();
+        let found = inspect(&disk, out()).unwrap();
         assert!(matches!(found, FolderContents::Run | FolderContents::Foreign(_)), "{taken:b}");
     }
 }
@@ -171,7 +171,7 @@ fn best_weights_of_others_are_foreign_even_in_a_run() {
     for name in [MODEL_FILE, CONFIG_FILE] {
         write(&disk, &out().join("best").join(name), "theirs");
     }
-    let found = inspect_on(&disk, out()).unwrap();
+    let found = inspect(&disk, out()).unwrap();
     assert_eq!(found, FolderContents::Foreign(vec!["best/model.safetensors".to_owned()]));
 }
 
@@ -180,7 +180,7 @@ fn a_manifest_without_files_is_neither_kept_nor_read() {
     let simulated = SimulatedFiles::new(1);
     let disk = simulated.disk();
     disk.create_dirs(out()).unwrap();
-    begin_on(&disk, out(), OLD).unwrap();
+    begin(&disk, out(), OLD).unwrap();
     assert!(matches!(
         read_version_on(&disk, out(), &tiny(true)),
         Err(CheckpointError::Missing { .. })
@@ -228,8 +228,8 @@ fn a_crash_while_a_run_is_replaced_leaves_one_of_the_two_complete() {
             simulated.restart(crash);
             // As a reader sees it, and as the next run does.
             let version = read_version_on(&disk, out(), &tiny(true)).unwrap();
-            assert_eq!(inspect_on(&disk, out()).unwrap(), FolderContents::Run, "call {at}");
-            recover_on(&disk, out()).unwrap();
+            assert_eq!(inspect(&disk, out()).unwrap(), FolderContents::Run, "call {at}");
+            recover(&disk, out()).unwrap();
             assert_eq!(read_version_on(&disk, out(), &tiny(true)).unwrap(), version, "call {at}");
             if version == 2 {
                 let now = files(&disk, out());
@@ -270,7 +270,7 @@ fn a_crash_while_a_run_is_put_back_or_removed_is_recovered_from() {
         let version = read_version_on(&disk, out(), &tiny(true)).unwrap();
         for at in 0.. {
             simulated.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
-            let recovered = recover_on(&disk, out());
+            let recovered = recover(&disk, out());
             simulated.restart(if at % 3 == 0 { Crash::Process } else { Crash::Machine });
             let now = read_version_on(&disk, out(), &tiny(true)).unwrap();
             assert_eq!(now, version, "calls {stop} and {at}");
@@ -291,7 +291,7 @@ fn a_call_that_fails_while_a_run_is_replaced_loses_nothing() {
         let replaced = replace(&disk);
         let is_over = simulated.calls() <= at;
         simulated.restart(Crash::Process);
-        recover_on(&disk, out()).unwrap();
+        recover(&disk, out()).unwrap();
         let version = read_version_on(&disk, out(), &tiny(true)).unwrap();
         assert!(version == 7 || replaced.is_err() && version == 2, "call {at}: {version}");
         if is_over {
@@ -307,12 +307,12 @@ fn a_run_never_writes_into_the_folder_that_took_its_path() {
         let simulated = SimulatedFiles::new(at);
         let disk = simulated.disk();
         disk.create_dirs(out()).unwrap();
-        begin_on(&disk, out(), OLD).unwrap();
+        begin(&disk, out(), OLD).unwrap();
         let held = HeldFolder::on(&disk, out(), OLD).unwrap();
         save_as(&disk, (OLD, out()), 1, Some(&held)).unwrap();
         let other = Path::new("other");
         disk.create_dirs(other).unwrap();
-        begin_on(&disk, other, NEW).unwrap();
+        begin(&disk, other, NEW).unwrap();
         save_as(&disk, (NEW, other), 2, None).unwrap();
         let theirs: Vec<_> = files(&disk, other).into_values().collect();
 
@@ -326,13 +326,13 @@ fn a_run_never_writes_into_the_folder_that_took_its_path() {
         }
         let now: Vec<_> = files(&disk, out()).into_values().collect();
         assert!(now == theirs, "call {at}: {:?}", files(&disk, out()).into_keys());
-        recover_on(&disk, Path::new("moved")).unwrap();
+        recover(&disk, Path::new("moved")).unwrap();
         let version = read_version_on(&disk, Path::new("moved"), &tiny(true)).unwrap();
         assert_eq!(version, if saved.is_ok() { 3 } else { 1 }, "call {at}: {saved:?}");
         let lost = held.check().unwrap_err();
         assert!(matches!(lost, CheckpointError::FolderLost { .. }), "call {at}: {lost}");
         // The state is saved under a new name.
-        let next = new_folder_on(&disk, out(), OLD).unwrap();
+        let next = new_folder_next_to(&disk, out(), OLD).unwrap();
         assert_eq!(next, Path::new("out-0000000000000001"));
         save_as(&disk, (OLD, &next), 3, None).unwrap();
         assert_eq!(read_version_on(&disk, &next, &tiny(true)).unwrap(), 3);
@@ -344,12 +344,12 @@ fn a_folder_that_was_emptied_for_another_run_is_lost() {
     let simulated = SimulatedFiles::new(1);
     let disk = simulated.disk();
     disk.create_dirs(out()).unwrap();
-    begin_on(&disk, out(), OLD).unwrap();
+    begin(&disk, out(), OLD).unwrap();
     let held = HeldFolder::on(&disk, out(), OLD).unwrap();
     held.check().unwrap();
     disk.remove_file(&out().join(MANIFEST_FILE)).unwrap();
     held.check().unwrap();
-    begin_on(&disk, out(), NEW).unwrap();
+    begin(&disk, out(), NEW).unwrap();
     held.check_path().unwrap();
     assert!(matches!(held.check(), Err(CheckpointError::FolderLost { .. })));
     assert!(save_as(&disk, (OLD, out()), 1, Some(&held)).is_err());

@@ -131,7 +131,7 @@ fn every_bit_of_a_value_survives() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
     let contents = contents(&architecture, tensors, 1);
-    save(dir.path(), contents, &(), &mut memory).unwrap();
+    save(&Disk::real(), dir.path(), contents, &(), &mut memory).unwrap();
     let mut back = Memory::empty(tensors, Which::All);
     Checkpoint::open(dir.path()).unwrap().read(tensors, &mut back).unwrap();
     assert_eq!(back.bytes, memory.bytes);
@@ -162,14 +162,14 @@ fn a_document_survives_bit_for_bit() {
         loss_scale: Some(65536.0),
         words: "\"sum\":\"0123456789abcdef\" \u{1F980}\n".to_owned(),
     };
-    save(dir.path(), contents, &document, &mut memory).unwrap();
+    save(&Disk::real(), dir.path(), contents, &document, &mut memory).unwrap();
     let back: SavedValues = Checkpoint::open(dir.path()).unwrap().document().unwrap();
     assert_eq!(back, document);
     let mut read = Memory::empty(tensors, Which::All);
     Checkpoint::open(dir.path()).unwrap().read(tensors, &mut read).unwrap();
 
     let broken = SavedValues { best_val_loss: f64::INFINITY, ..document };
-    let error = save(dir.path(), contents, &broken, &mut memory).unwrap_err();
+    let error = save(&Disk::real(), dir.path(), contents, &broken, &mut memory).unwrap_err();
     assert!(matches!(error, CheckpointError::Document { .. }), "{error}");
     let kept: SavedValues = Checkpoint::open(dir.path()).unwrap().document().unwrap();
     assert_eq!(kept.next_step, u64::MAX);
@@ -193,7 +193,8 @@ fn a_document_that_loses_a_field_is_refused_by_its_path() {
     let contents = contents(&architecture, tensors, 1);
     let document =
         Forgets { scales: vec![ForgottenScale { scale: 0 }, ForgottenScale { scale: 7 }] };
-    let error = save(dir.path(), contents, &document, &mut Memory::default()).unwrap_err();
+    let error =
+        save(&Disk::real(), dir.path(), contents, &document, &mut Memory::default()).unwrap_err();
     let expected = "the training state changes when it is stored: \
         `/scales/1/scale` is 7 and is read back as 0";
     assert_eq!(error.to_string(), expected);

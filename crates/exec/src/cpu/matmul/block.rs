@@ -118,7 +118,7 @@ impl ProductShape {
     /// Enough bytes for a product of this shape and for any with fewer rows: some of those need
     /// more. Above [`EXACT_ROWS`] it is a bound, because trying each number of rows would take
     /// minutes for contexts of millions.
-    pub fn most_scratch_bytes(self, threads: usize) -> u64 {
+    pub(crate) fn most_scratch_bytes(self, threads: usize) -> u64 {
         self.most_scratch_floats(threads, BlockLimits::USUAL, EXACT_ROWS) * size_of::<f32>() as u64
     }
 

@@ -16,7 +16,7 @@ use crate::cpu::{
 
 /// `out += Σ rows of data`
 #[derive(Debug)]
-pub struct ColumnSums<'a, E> {
+pub(crate) struct ColumnSums<'a, E> {
     /// Row-major, with rows of `out.len()`.
     pub data: &'a [E],
     /// One sum for each column.
@@ -30,7 +30,7 @@ const ROWS: usize = 64;
 
 impl<E: Element> ColumnSums<'_, E> {
     /// Adds the sums.
-    pub fn run(self, isa: Isa, pool: &mut Pool) {
+    pub(crate) fn run(self, isa: Isa, pool: &mut Pool) {
         let Self { data, out } = self;
         let columns = out.len();
         assert_eq!(

@@ -82,7 +82,7 @@ impl Epilogue<Tile<'_, f32>> for AddInto {
 
 /// `pre = sums + bias`, `out = gelu(pre)`; the outputs are `(pre, out)`, and `pre` may be `None`.
 #[derive(Clone, Copy, Debug)]
-pub struct StoreGelu<'a> {
+pub(crate) struct StoreGelu<'a> {
     /// One for each column.
     pub bias: Option<&'a [f32]>,
     /// Which GELU.
@@ -121,7 +121,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> 
 
 /// `out = sums · gelu'(pre)`, `pre = gelu(pre)`; the outputs are `(pre, out)`.
 #[derive(Clone, Copy, Debug)]
-pub struct TimesGeluSlope {
+pub(crate) struct TimesGeluSlope {
     /// Which GELU.
     pub gelu: Gelu,
 }
@@ -153,7 +153,7 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
 
 /// `up = sums + bias`, `out = silu(gate) * up`; the outputs are `(up, out)`, `up` may be `None`.
 #[derive(Clone, Copy, Debug)]
-pub struct StoreSwiGlu<'a, T> {
+pub(crate) struct StoreSwiGlu<'a, T> {
     /// One for each column.
     pub bias: Option<&'a [f32]>,
     /// A matrix of the result's shape.
@@ -198,7 +198,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreSwiGlu<'_
 /// The sums are the gradient of `silu(gate) * up`. Writes that value to `out` and replaces `gate`
 /// and `up` with their gradients; the outputs are `(gate, up, out)`.
 #[derive(Clone, Copy, Debug)]
-pub struct TimesSwiGluSlopes;
+pub(crate) struct TimesSwiGluSlopes;
 
 impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>, Tile<'_, T>)> for TimesSwiGluSlopes {
     #[inline(always)]
@@ -231,7 +231,7 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>, Tile<'_, T>)> for TimesSwiG
 
 /// `out = factor · matrix + scale · sums`
 #[derive(Clone, Copy, Debug)]
-pub struct AddScaled<'a, T> {
+pub(crate) struct AddScaled<'a, T> {
     /// A matrix of the result's shape.
     pub matrix: &'a [T],
     /// Columns of `matrix`.
@@ -260,7 +260,7 @@ impl<T: Element> Epilogue<Tile<'_, T>> for AddScaled<'_, T> {
 
 /// `out = out + sums`, in any stored type.
 #[derive(Clone, Copy, Debug)]
-pub struct AddStored;
+pub(crate) struct AddStored;
 
 impl<T: Element> Epilogue<Tile<'_, T>> for AddStored {
     #[inline(always)]
@@ -282,7 +282,7 @@ impl<T: Element> Epilogue<Tile<'_, T>> for AddStored {
 
 /// `out = residual + drop(sums + bias)`
 #[derive(Clone, Copy, Debug)]
-pub struct AddResidual<'a, T, D> {
+pub(crate) struct AddResidual<'a, T, D> {
     /// One for each column.
     pub bias: Option<&'a [f32]>,
     /// A matrix of the result's shape.
@@ -294,7 +294,7 @@ pub struct AddResidual<'a, T, D> {
 }
 
 /// Dropout of a result.
-pub trait ResultDropout: Sync {
+pub(crate) trait ResultDropout: Sync {
     /// Drops elements of `segment` of a result with `columns` columns. Mark it
     /// `#[inline(always)]`.
     fn apply(&self, segment: &RowSegment, columns: usize, sums: &mut [f32]);

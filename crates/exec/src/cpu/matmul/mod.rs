@@ -29,17 +29,20 @@ use std::ops::Range;
 
 pub use self::{
     block::ProductShape,
-    column_sums::ColumnSums,
-    epilogue::{
-        AddInto, AddResidual, AddScaled, AddStored, Epilogue, ResultDropout, RowSegment, Store,
-        StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes,
-    },
+    epilogue::{AddInto, Epilogue, RowSegment, Store},
     pack::View,
 };
 use self::{
     block::{BlockLimits, Blocking},
     pack::{PanelPacking, Side},
     tile::PanelProduct,
+};
+pub(crate) use self::{
+    column_sums::ColumnSums,
+    epilogue::{
+        AddResidual, AddScaled, AddStored, ResultDropout, StoreGelu, StoreSwiGlu, TimesGeluSlope,
+        TimesSwiGluSlopes,
+    },
 };
 use crate::cpu::{
     element::Element,
