@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ArgMatches;
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{Architecture, Checkpoint, Document, RunPosition, Weights};
 use fitgpt_config::{Config, Family, InitFrom, Written};
@@ -15,11 +14,8 @@ use fitgpt_model::Model;
 use fitgpt_run::{pretrained, setup};
 use serde_json::Map;
 
-use super::{Failure, args, origin};
-use crate::{
-    terminal,
-    words::{ranks, train as words},
-};
+use super::{Failure, origin};
+use crate::words::{ranks, train as words};
 
 /// The weights that a run starts with.
 pub(super) enum Start {
@@ -87,16 +83,18 @@ pub(super) enum StepSplit {
 
 impl StartingPoint {
     /// Opens the weights that the config names, and takes over the keys that they determine.
+    /// `now` is what was written now, for a run that is resumed.
     pub(super) fn of(
-        matches: &ArgMatches,
         written: &Written,
+        now: Option<&Written>,
         split: StepSplit,
+        note: fn(&str),
     ) -> Result<Self, Failure> {
         let config = written.resolve()?;
         match config.init_from() {
             InitFrom::Scratch => Ok(Self { config, start: Start::Scratch }),
             // The checkpoint's config, overridden only by what was written now.
-            InitFrom::Resume => resume(&config, args::written(matches, None)?, split),
+            InitFrom::Resume => resume(&config, now.unwrap_or(written), split, note),
             InitFrom::Pretrained(name) => pretrained(&name.clone(), config),
         }
     }
@@ -161,7 +159,12 @@ fn difference(
     all.into_iter().find(|(_, there, here)| there != here)
 }
 
-fn resume(config: &Config, written: Written, split: StepSplit) -> Result<StartingPoint, Failure> {
+fn resume(
+    config: &Config,
+    written: &Written,
+    split: StepSplit,
+    note: fn(&str),
+) -> Result<StartingPoint, Failure> {
     let folder = setup::out_dir(config);
     let checkpoint = Checkpoint::open(&folder)?;
     let document = match checkpoint.nanogpt() {
@@ -171,7 +174,7 @@ fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Startin
     let source = format!("the checkpoint in {}", folder.display());
     let there = Written::from_pairs(&source, document.config.clone())?;
     let mut all = there.clone();
-    all.merge(written);
+    all.merge(written.clone());
     let folder = folder.display().to_string();
     let before = there.resolve()?;
     let mut config = all.resolve()?.with("command line", [("out_dir", folder.as_str().into())])?;
@@ -184,7 +187,7 @@ fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Startin
     let lanes = before.lanes().max(1);
     if checkpoint.nanogpt().is_none() {
         if config.lanes() != 0 && config.lanes() != lanes {
-            terminal::note(&ranks::lanes_of_checkpoint(lanes, config.lanes()));
+            note(&ranks::lanes_of_checkpoint(lanes, config.lanes()));
         }
         config = config.with("the checkpoint", [("lanes", lanes.into())])?;
     }

@@ -33,6 +33,7 @@ mod selftest;
 mod watch;
 mod devices;
 mod serve;
+mod training;
 mod train;
 mod completions;
 mod command;

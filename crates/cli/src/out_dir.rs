@@ -11,10 +11,7 @@ use fitgpt_program::units::Bytes;
 use fitgpt_run::train::new_run_id;
 
 use super::{Failure, begin::Start};
-use crate::{
-    terminal,
-    words::{Say as _, lang, train as words},
-};
+use crate::words::{Say as _, lang, train as words};
 
 /// What to do with a run that is already in the folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,6 +71,7 @@ pub(super) struct BegunRun {
     pub(super) held: Rc<HeldFolder>,
     pub(super) run_id: String,
     replaces: bool,
+    note: fn(&str),
 }
 
 impl Drop for BegunRun {
@@ -83,16 +81,21 @@ impl Drop for BegunRun {
         }
         let folder = self.held.path();
         match checkpoint::put_back(self.held.dir(), &self.run_id) {
-            Ok(true) => terminal::note(&words::put_back(folder.display())),
+            Ok(true) => (self.note)(&words::put_back(folder.display())),
             Ok(false) => {}
             // The next run in the folder tries again.
-            Err(error) => terminal::note(&self.held.named(error).say(lang())),
+            Err(error) => (self.note)(&self.held.named(error).say(lang())),
         }
     }
 }
 
 /// Begins or continues a run in `folder`: sets an old run aside, and marks the folder as the run's.
-pub(super) fn begin(folder: &Path, start: &Start, log: &Path) -> Result<BegunRun, Failure> {
+pub(super) fn begin(
+    folder: &Path,
+    start: &Start,
+    log: &Path,
+    note: fn(&str),
+) -> Result<BegunRun, Failure> {
     let is_resumed = matches!(start, Start::Resume(..));
     let known = match start {
         Start::Resume(checkpoint, _) => checkpoint.run_id().map(str::to_owned),
@@ -103,7 +106,7 @@ pub(super) fn begin(folder: &Path, start: &Start, log: &Path) -> Result<BegunRun
     let replaces =
         !is_resumed && checkpoint::inspect(&Disk::real(), folder)? == FolderContents::Run;
     let held = Rc::new(HeldFolder::of(folder, &run_id)?);
-    let begun = BegunRun { held, run_id, replaces };
+    let begun = BegunRun { held, run_id, replaces, note };
     if replaces {
         checkpoint::set_aside(&Disk::real(), begun.held.dir(), &begun.run_id)?;
     }

@@ -10,7 +10,6 @@
 //! [`fitgpt_exec::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 
 mod tolerance;
 mod compare;

@@ -8,7 +8,6 @@
 //! copied to the folder of a run. Any file gives tokens or an error, and reading allocates nothing.
 
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 
 pub mod tokenizer;
 pub mod counter;

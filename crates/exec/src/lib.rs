@@ -3,7 +3,6 @@
 //! `reference` defines every op in plain loops, `cpu` has the fast kernels, and `conformance`
 //! compares any backend with the reference.
 
-#![warn(clippy::too_many_lines)]
 #![deny(clippy::wildcard_enum_match_arm)]
 #![expect(
     clippy::inline_always,

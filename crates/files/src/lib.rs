@@ -4,7 +4,6 @@
 //! disk that fails, tears writes and crashes. Everything that depends on the operating system is in
 //! [`os`].
 #![forbid(unsafe_code)]
-#![warn(clippy::too_many_lines)]
 
 pub mod attempt;
 pub mod os;
