@@ -1,7 +1,6 @@
 //! `fitgpt doctor`: explains why a run ran out of memory.
 
 use std::{
-    fmt::Write as _,
     io::{self, IsTerminal as _, Read},
     path::Path,
 };
@@ -9,10 +8,9 @@ use std::{
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_config::Written;
 use fitgpt_doctor::{
-    CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Domain, Finding,
-    Language, MemoryKind, Question, Snapshot, SnapshotError, diagnose, explain,
+    Context, Decoder, Diagnosis, MemoryKind, Snapshot, diagnose, explain,
     parse::{Log, Reader as LogReader},
-    topics,
+    text, topics,
 };
 use fitgpt_files::{formats::compression, os};
 use fitgpt_fit::device;
@@ -20,7 +18,7 @@ use fitgpt_fit::device;
 use super::{Failure, Outcome, OutputStyle, args, keys, origin};
 use crate::{
     terminal,
-    words::{self, Lang, Say as _, doctor as sentences, lang, names},
+    words::{Say as _, doctor as sentences, lang},
 };
 
 /// Examples, printed if there is no input.
@@ -105,9 +103,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let diagnosis = diagnose(&log, &context);
     match style {
         OutputStyle::Json => terminal::line(&json(&diagnosis).to_string()),
-        OutputStyle::Text => {
-            terminal::out(&sentences::in_one_unit(|| text(&diagnosis, &context)));
-        }
+        OutputStyle::Text => terminal::out(&text(lang(), &diagnosis, &context)),
     }
     Ok(if diagnosis.kind == MemoryKind::None { Outcome::No } else { Outcome::Yes })
 }
@@ -178,10 +174,7 @@ pub(super) fn read(
     }
     let whole = whole.take(limits.snapshot_bytes);
     let snapshot = Snapshot::read_within(whole, limits.containers).map_err(|error| {
-        let why = match error {
-            SnapshotError::Pickle(error) => error.say(lang()),
-            SnapshotError::NotASnapshot => sentences::not_a_snapshot(),
-        };
+        let why = error.say(lang());
         Failure::new("snapshot", sentences::bad_snapshot(path.display(), why))
     })?;
     Ok(DoctorInput::Snapshot(snapshot))
@@ -201,19 +194,9 @@ fn stream(source: &mut dyn Read) -> io::Result<Log> {
     }
 }
 
-/// The language of the pages.
-pub(super) fn language() -> Language {
-    match words::lang() {
-        Lang::English => Language::English,
-        Lang::Chinese => Language::Chinese,
-        Lang::Japanese => Language::Japanese,
-        Lang::German => Language::German,
-    }
-}
-
 /// The page of a rule or a claim.
 fn page(topic: &str) -> Result<Outcome, Failure> {
-    let Some(page) = explain(topic, language()) else {
+    let Some(page) = explain(topic, lang()) else {
         let failure = Failure::new("explain", sentences::no_page(topic));
         return Err(failure.hint(sentences::pages(topics().join(", "))));
     };
@@ -225,134 +208,12 @@ fn page(topic: &str) -> Result<Outcome, Failure> {
 pub(super) fn json(diagnosis: &Diagnosis) -> serde_json::Value {
     let mut json = serde_json::to_value(diagnosis).expect("a diagnosis is plain data");
     for (index, advice) in diagnosis.advice.iter().enumerate() {
-        json["advice"][index]["text"] = sentences::advice(advice.id).into();
+        json["advice"][index]["text"] = advice.id.say(lang()).into();
     }
     if let Some(question) = diagnosis.do_next.question {
-        json["do_next"]["question"] = sentences::question(question).into();
+        json["do_next"]["question"] = question.say(lang()).into();
     }
     json
-}
-
-/// Maximum number of candidate tensors to print.
-const MAX_TENSORS: usize = 4;
-/// Maximum number of config changes to print.
-const MAX_FIXES: usize = 4;
-
-/// The diagnosis as text: verdict, account, causes, recommendations, next command.
-fn text(diagnosis: &Diagnosis, context: &Context) -> String {
-    let mut text = format!("{}\n", sentences::kind(diagnosis.kind));
-    if diagnosis.kind == MemoryKind::GpuMemory {
-        let _ = writeln!(text, "{}", sentences::phase(diagnosis.phase));
-    }
-    if let Some(account) = &diagnosis.account {
-        let _ = writeln!(text, "{}", sentences::account(account));
-    }
-    for found in &diagnosis.findings {
-        let mark = if found.is_cause { sentences::cause() } else { sentences::seen() };
-        let sentence = sentences::finding(found, diagnosis.refused.as_ref());
-        let _ = writeln!(text, "{mark}  {}: {sentence}", found.rule());
-    }
-    text += &ties(diagnosis);
-    if let Some(next) = diagnosis.next {
-        let _ = writeln!(text, "{}", sentences::next(next));
-    }
-    for line in &diagnosis.notes {
-        let _ = writeln!(text, "{}  {}", sentences::harmless(), sentences::note(*line));
-    }
-    if !diagnosis.advice.is_empty() {
-        text += &sentences::what_to_do();
-    }
-    for (index, advice) in diagnosis.advice.iter().enumerate() {
-        let _ = writeln!(text, "  {}. {}", index + 1, sentences::advice(advice.id));
-        for command in &advice.commands {
-            let _ = writeln!(text, "       {command}");
-        }
-    }
-    text += &changes(diagnosis);
-    text.push('\n');
-    if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
-        let _ = writeln!(text, "{}", sentences::more_on(cause.rule()));
-    }
-    let DoNext { command, question } = &diagnosis.do_next;
-    if let Some(command) = command {
-        let _ = writeln!(text, "{}", sentences::now(command));
-    }
-    if let Some(question) = question {
-        let _ = writeln!(text, "{}", sentences::would_help(sentences::question(*question)));
-    }
-    if command.is_none() && question.is_none() {
-        let _ = writeln!(text, "{}", sentences::before_a_run());
-    }
-    // Without a config nothing can be computed for nanoGPT; other stacks have no config to give.
-    let takes_config = matches!(diagnosis.domain, Domain::NanoGpt | Domain::Unknown);
-    let is_asked = *question == Some(Question::Config);
-    if takes_config && context.config.is_none() && !is_asked {
-        let _ = writeln!(text, "{}", sentences::config_helps());
-    }
-    plain(&text)
-}
-
-/// Tensors with the requested size. None are listed if the log names the tensor; those with the
-/// same shape and dtype are one line.
-fn ties(diagnosis: &Diagnosis) -> String {
-    let is_named = |f: &Finding| {
-        let (Cause::LogitsAtThePeak { asked }
-        | Cause::AttentionScores { asked }
-        | Cause::MlpActivation { asked }
-        | Cause::WeightShaped { asked }) = &f.cause
-        else {
-            return false;
-        };
-        f.certainty == Certainty::Certain || asked.line.is_some()
-    };
-    let mut text = String::new();
-    if diagnosis.tensors.len() < 2 || diagnosis.findings.iter().any(is_named) {
-        return text;
-    }
-    let mut shown: Vec<&CandidateTensor> = Vec::new();
-    for tensor in &diagnosis.tensors {
-        let is_alike =
-            |other: &&&CandidateTensor| other.shape == tensor.shape && other.dtype == tensor.dtype;
-        if !shown.iter().any(|other| is_alike(&other)) {
-            shown.push(tensor);
-        }
-    }
-    if shown.len() < 2 {
-        return text;
-    }
-    let _ = writeln!(text, "{}", sentences::ties());
-    for tensor in shown.iter().take(MAX_TENSORS) {
-        let _ = writeln!(text, "  {}", sentences::tensor(tensor));
-    }
-    let rest = shown.len().saturating_sub(MAX_TENSORS);
-    if rest > 0 {
-        let _ = writeln!(text, "  {}", sentences::more(rest));
-    }
-    text
-}
-
-/// Config changes, each with its command.
-fn changes(diagnosis: &Diagnosis) -> String {
-    let mut text = String::new();
-    if !diagnosis.fixes.is_empty() {
-        text += &sentences::fixes_heading();
-    }
-    for fix in diagnosis.fixes.iter().take(MAX_FIXES) {
-        let verdict = names::verdict(fix.verdict);
-        let training = if fix.keeps_training {
-            sentences::same_training()
-        } else {
-            sentences::different_training()
-        };
-        let result = sentences::fix_line(verdict, sentences::size(fix.peak_bytes), training);
-        let _ = write!(text, "  {}\n      {result}\n", fix.command);
-    }
-    text
-}
-
-/// Removes control characters: names and lines of code come from untrusted logs.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }
 
 /// The sizes of a model from its `config.json`, for logs that do not name it.

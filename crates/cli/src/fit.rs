@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     terminal,
-    words::{columns, fit as messages, hints, lang, left, localized, names, right},
+    words::{Say as _, columns, fit as messages, hints, lang, left, localized, names, right},
 };
 
 /// The command with its flags.
@@ -157,7 +157,7 @@ fn table(found: &Fit, target: &PlanTarget, lines: &OptionCommands<'_>) -> String
             writeln!(text, "{}", messages::fits_as_it_is(original.peak_bytes, phase, device, spare))
         }
         verdict => {
-            let verdict = names::verdict(verdict);
+            let verdict = verdict.say(lang());
             let line = messages::as_it_is(original.peak_bytes, phase, verdict, device, usable);
             writeln!(text, "{line}")
         }
@@ -209,7 +209,7 @@ fn head() -> [String; COLUMNS] {
 fn row(index: usize, option: &FitOption) -> [String; COLUMNS] {
     [
         (index + 1).to_string(),
-        names::verdict(option.verdict),
+        option.verdict.say(lang()),
         option.peak_bytes.to_string(),
         names::phase(option.peak_phase),
         option.saved_bytes.to_string(),

@@ -36,7 +36,7 @@ use crate::{
         html, svg,
     },
     terminal,
-    words::{self, grouped},
+    words::{self, Say as _, grouped},
 };
 
 /// Adds the flags of this command.
@@ -301,7 +301,7 @@ pub(super) fn text(report: &PlanReport) -> String {
 /// Two plans as text.
 fn text_of_both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
     let line = |name, report: &PlanReport| {
-        words::plan::engine(name, words::names::verdict(report.verdict), arena(report))
+        words::plan::engine(name, report.verdict.say(words::lang()), arena(report))
     };
     let (theirs, ours) = (torch.peak_bytes, fitgpt.arena_bytes);
     let ratio = format!("{:.2}", theirs.get() as f64 / ours.get().max(1) as f64);

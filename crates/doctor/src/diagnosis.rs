@@ -1,4 +1,4 @@
-//! The diagnosis as data. The sentences are in the root crate's `src/words`.
+//! The diagnosis as data. Its sentences are in `words`.
 
 use fitgpt_config::{Config, ConfigError, EffectiveBatch};
 use fitgpt_fit::fit::{Change, Patch};

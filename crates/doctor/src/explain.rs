@@ -4,27 +4,11 @@
 
 use std::sync::LazyLock;
 
+use fitgpt_say::Lang;
+
 use crate::rules::RULES;
 
-/// A language of the pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// English.
-    English,
-    /// Simplified Chinese.
-    Chinese,
-    /// Japanese.
-    Japanese,
-    /// German.
-    German,
-}
-
-impl Language {
-    /// All of them, in the order of [`Pages`].
-    pub const ALL: [Self; 4] = [Self::English, Self::Chinese, Self::Japanese, Self::German];
-}
-
-/// One page in every language.
+/// One page in every language, in the order of [`Lang::ALL`].
 type Pages = [&'static str; 4];
 
 macro_rules! pages {
@@ -78,18 +62,18 @@ static RULE_PAGES: LazyLock<Vec<String>> =
     LazyLock::new(|| RULES.iter().map(|rule| first_comment(rule.source)).collect());
 
 /// The page of a rule or claim, in Markdown; English if it is not translated.
-pub fn explain(name: &str, language: Language) -> Option<&'static str> {
+pub fn explain(name: &str, lang: Lang) -> Option<&'static str> {
     let wanted = name.trim().trim_matches('`').to_ascii_lowercase();
     if let Some(index) = RULES.iter().position(|rule| rule.name == wanted) {
-        return Some(translation(RULES[index].translated, language).unwrap_or(&RULE_PAGES[index]));
+        return Some(translation(RULES[index].translated, lang).unwrap_or(&RULE_PAGES[index]));
     }
     let claim = CLAIMS.iter().find(|(_, words)| words.contains(&wanted.as_str()));
-    claim.map(|(pages, _)| pages[language as usize])
+    claim.map(|(pages, _)| pages[lang as usize])
 }
 
 /// A rule's page in another language than English, if it has been translated.
-fn translation(translated: Option<[&'static str; 3]>, language: Language) -> Option<&'static str> {
-    let index = (language as usize).checked_sub(1)?;
+fn translation(translated: Option<[&'static str; 3]>, lang: Lang) -> Option<&'static str> {
+    let index = (lang as usize).checked_sub(1)?;
     Some(translated?[index])
 }
 
@@ -116,7 +100,7 @@ mod tests {
     #[test]
     fn every_rule_has_a_page_with_three_headings() {
         for rule in &RULES {
-            let page = explain(rule.name, Language::English).unwrap();
+            let page = explain(rule.name, Lang::English).unwrap();
             assert!(page.starts_with(&format!("# `{}`\n", rule.name)), "{page}");
             let headings: Vec<_> = page.lines().filter_map(|l| l.strip_prefix("## ")).collect();
             assert_eq!(
@@ -139,14 +123,14 @@ mod tests {
         let count = words.len();
         words.dedup();
         assert_eq!(words.len(), count);
-        assert!(topics().iter().all(|topic| explain(topic, Language::English).is_some()));
-        assert_eq!(explain("nothing-of-the-kind", Language::English), None);
+        assert!(topics().iter().all(|topic| explain(topic, Lang::English).is_some()));
+        assert_eq!(explain("nothing-of-the-kind", Lang::English), None);
     }
 
     #[test]
     fn no_page_claims_that_an_underscore_frees_the_logits() {
         for topic in topics() {
-            let page = explain(topic, Language::English).unwrap();
+            let page = explain(topic, Lang::English).unwrap();
             if page.contains("_, loss") {
                 assert!(page.contains("a name like any other"), "{topic}");
             }
@@ -166,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_rule_without_translations_is_shown_in_english() {
-        for language in Language::ALL {
-            assert_eq!(translation(None, language), None);
+        for lang in Lang::ALL {
+            assert_eq!(translation(None, lang), None);
         }
-        assert_eq!(translation(Some(["zh", "ja", "de"]), Language::English), None);
-        assert_eq!(translation(Some(["zh", "ja", "de"]), Language::German), Some("de"));
+        assert_eq!(translation(Some(["zh", "ja", "de"]), Lang::English), None);
+        assert_eq!(translation(Some(["zh", "ja", "de"]), Lang::German), Some("de"));
     }
 
     #[test]
@@ -180,12 +164,12 @@ mod tests {
             RULES.iter().filter(|rule| rule.translated.is_none()).map(|rule| rule.name).collect();
         assert_eq!(untranslated, UNTRANSLATED);
         for topic in topics().into_iter().filter(|topic| !untranslated.contains(topic)) {
-            let english = explain(topic, Language::English).unwrap();
-            for language in &Language::ALL[1..] {
-                let page = explain(topic, *language).unwrap();
-                assert_ne!(page, english, "{topic} in {language:?}");
-                assert_eq!(headings(page), headings(english), "{topic} in {language:?}");
-                assert_eq!(code(page), code(english), "{topic} in {language:?}");
+            let english = explain(topic, Lang::English).unwrap();
+            for lang in &Lang::ALL[1..] {
+                let page = explain(topic, *lang).unwrap();
+                assert_ne!(page, english, "{topic} in {lang:?}");
+                assert_eq!(headings(page), headings(english), "{topic} in {lang:?}");
+                assert_eq!(code(page), code(english), "{topic} in {lang:?}");
             }
         }
     }

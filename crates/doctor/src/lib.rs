@@ -2,9 +2,9 @@
 //!
 //! [`parse`] reads a log. [`diagnose`] determines what kind of program wrote it, what the
 //! allocator's numbers prove and, if the run is known, compares it with the programs that
-//! [`fitgpt_fit::torch`] builds for that run. The result is data; the caller chooses the words.
-//! Nothing is guessed: if several tensors would print the same number, all of them are listed,
-//! and if none does, that is the finding.
+//! [`fitgpt_fit::torch`] builds for that run. The result is data; its sentences are in
+//! `words`, in four languages. Nothing is guessed: if several tensors would print the same number,
+//! all of them are listed, and if none does, that is the finding.
 //!
 //! This crate does no I/O and no input makes it panic: logs are untrusted text.
 #![forbid(unsafe_code)]
@@ -21,12 +21,13 @@ mod playbook;
 mod diagnose;
 mod explain;
 mod size;
+mod words;
 
 pub use self::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
     diagnose::{Context, diagnose},
     diagnosis::{Account, Advice, Diagnosis, DoNext, Finding, Fix, MemoryFacts, NextFailure},
-    explain::{Language, explain, rules, topics},
+    explain::{explain, rules, topics},
     facts::{
         AccountShare, AssumedRun, CandidateTensor, Certainty, Domain, FailurePhase, MemoryKind,
         PhaseName, Role, ShareName, TensorName,
@@ -35,4 +36,5 @@ pub use self::{
     reason::Decoder,
     remedy::{Question, Remedy},
     size::size,
+    words::{finding, in_one_unit, mark, plain, text, ties},
 };

@@ -1,6 +1,6 @@
 //! What can be advised and asked.
 //!
-//! A remedy is only a name here; its sentence is in the root crate's `src/words`.
+//! A remedy is only a name here; its sentence is in `words/advice.rs`.
 
 use crate::named::named;
 

@@ -15,6 +15,7 @@ pub mod state;
 pub mod decoder;
 pub mod job;
 pub mod report;
+mod words;
 
 pub use self::model::{
     Biases, BlockWeights, Init, LinearWeights, MlpKind, MlpWeights, Model, ModelWeights, Naming,

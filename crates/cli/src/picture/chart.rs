@@ -8,7 +8,7 @@ use fitgpt_model::{
 use fitgpt_program::{TensorClass, memory::Peak, units::Bytes};
 
 use super::scale::figure;
-use crate::words::{self, grouped};
+use crate::words::{self, Say as _, grouped};
 
 /// The plan of one engine with its live bytes op by op.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Panel {
             Verdict::Tight => '!',
             Verdict::No => '✗',
         };
-        let verdict = words::names::verdict(self.report.verdict);
+        let verdict = self.report.verdict.say(words::lang());
         let mut text = format!("{mark} {verdict} · {}", self.precision.name());
         match self.report.config.grad_checkpoint() {
             GradCheckpoint::Off => {}

@@ -9,7 +9,10 @@ use std::{
 };
 
 use fitgpt_config::{Config, Written};
-use fitgpt_doctor::{Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain};
+use fitgpt_doctor::{
+    Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain, finding, in_one_unit,
+    mark, plain, ties,
+};
 use fitgpt_files::formats::compression;
 use fitgpt_fit::device;
 use fitgpt_serve::refuse;
@@ -19,13 +22,13 @@ use serde_json::{Value, json};
 use super::{
     super::{
         args,
-        doctor::{self, DoctorInput, InputLimits, plain},
+        doctor::{self, DoctorInput, InputLimits},
     },
     error::ApiError,
     planner,
     work::{WorkPermit, WorkPermits},
 };
-use crate::words::{doctor as sentences, names};
+use crate::words::{Lang, Say as _, lang};
 
 /// The most bytes of a log or snapshot; `fitgpt doctor FILE` reads larger ones.
 pub(super) const MAX_BODY_BYTES: u64 = 64 << 20;
@@ -100,7 +103,7 @@ pub(super) fn diagnose(
     };
     let diagnosis = examine(&input.into_log(), &context);
     let mut answer = json!({ "diagnosis": doctor::json(&diagnosis), "snapshot": snapshot });
-    answer["texts"] = sentences::in_one_unit(|| texts(&diagnosis));
+    answer["texts"] = in_one_unit(|| texts(lang(), &diagnosis));
     answer["planner"] = json!({
         "keys": diagnosis.config.as_ref().map(written_keys),
         "gpu": context.gpu.map(|gpu| gpu.name),
@@ -129,49 +132,41 @@ fn ends(bytes: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The texts of a diagnosis, in the order of `fitgpt doctor`.
-fn texts(diagnosis: &Diagnosis) -> Value {
+fn texts(lang: Lang, diagnosis: &Diagnosis) -> Value {
     let findings = diagnosis.findings.iter().map(|found| {
         json!({
             "rule": found.rule(),
             "is_cause": found.is_cause,
-            "mark": if found.is_cause { sentences::cause() } else { sentences::seen() },
-            "text": plain(&sentences::finding(found, diagnosis.refused.as_ref())),
+            "mark": mark(lang, found),
+            "text": plain(&finding(lang, found, diagnosis.refused.as_ref())),
         })
     });
     let fixes = diagnosis.fixes.iter().map(|fix| {
-        let training = if fix.keeps_training {
-            sentences::same_training()
-        } else {
-            sentences::different_training()
-        };
         let apply: BTreeMap<_, _> =
             fix.changes.iter().map(|(key, value)| (*key, planner::plain(value))).collect();
-        let verdict = names::verdict(fix.verdict);
-        json!({
-            "text": sentences::fix_line(verdict, sentences::size(fix.peak_bytes), training),
-            "apply": apply,
-        })
+        json!({ "text": fix.say(lang), "apply": apply })
     });
-    let advice = diagnosis.advice.iter().map(|advice| {
-        json!({ "text": plain(&sentences::advice(advice.id)), "commands": advice.commands })
-    });
+    let advice = diagnosis
+        .advice
+        .iter()
+        .map(|advice| json!({ "text": plain(&advice.id.say(lang)), "commands": advice.commands }));
     let is_gpu = diagnosis.kind == MemoryKind::GpuMemory;
-    let notes = diagnosis.notes.iter().map(|line| sentences::note(*line));
+    let notes = diagnosis.notes.iter().map(|line| line.say(lang));
     json!({
-        "kind": sentences::kind(diagnosis.kind),
-        "phase": is_gpu.then(|| sentences::phase(diagnosis.phase)),
+        "kind": diagnosis.kind.say(lang),
+        "phase": is_gpu.then(|| diagnosis.phase.say(lang)),
         "parts": diagnosis.account.as_ref().map(|account| {
-            account.parts.iter().map(|part| plain(&sentences::share(&part.name))).collect::<Vec<_>>()
+            account.parts.iter().map(|part| plain(&part.name.say(lang))).collect::<Vec<_>>()
         }),
         "findings": findings.collect::<Vec<_>>(),
-        "tensors": diagnosis.tensors.iter().take(6).map(|it| plain(&sentences::tensor(it))).collect::<Vec<_>>(),
-        "ties": sentences::ties(),
-        "next": diagnosis.next.map(sentences::next),
+        "tensors": diagnosis.tensors.iter().take(6).map(|it| plain(&it.say(lang))).collect::<Vec<_>>(),
+        "ties": ties(lang),
+        "next": diagnosis.next.map(|next| next.say(lang)),
         "notes": notes.collect::<Vec<_>>(),
         "advice": advice.collect::<Vec<_>>(),
         "fixes": fixes.collect::<Vec<_>>(),
         "command": diagnosis.do_next.command,
-        "question": diagnosis.do_next.question.map(sentences::question),
+        "question": diagnosis.do_next.question.map(|question| question.say(lang)),
     })
 }
 
@@ -187,7 +182,7 @@ fn written_keys(config: &Config) -> BTreeMap<&'static str, String> {
 
 /// The page of a rule or of a claim.
 pub(super) fn page(topic: &str) -> Option<Value> {
-    let page = explain(topic, doctor::language())?;
+    let page = explain(topic, lang())?;
     Some(json!({ "topic": topic, "text": page.trim_end() }))
 }
 

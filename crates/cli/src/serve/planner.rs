@@ -40,7 +40,7 @@ use crate::{
         scale::figure_next_to,
     },
     words::{
-        self, fit as fit_words, grouped, names, plan as plan_words, ranks as ranks_words,
+        self, Say as _, fit as fit_words, grouped, names, plan as plan_words, ranks as ranks_words,
         serve as messages,
     },
 };
@@ -435,7 +435,7 @@ pub(super) fn fit(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
             option.changes.iter().map(|(key, value)| (*key, plain(value))).collect();
         entry["apply"] = json!(apply);
         entry["changes_text"] = json!(fit::command_line(&option.changes));
-        entry["verdict_text"] = json!(names::verdict(option.verdict));
+        entry["verdict_text"] = json!(option.verdict.say(words::lang()));
         entry["effect_text"] = json!(fit_words::effect(option.effect));
         entry["phase_text"] = json!(names::phase(option.peak_phase));
     }

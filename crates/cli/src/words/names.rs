@@ -1,6 +1,5 @@
 //! Words that several commands use.
 
-use fitgpt_model::report::Verdict;
 use fitgpt_program::TensorClass;
 use fitgpt_run::budget::{A_CARD, THIS_MACHINE};
 
@@ -55,10 +54,6 @@ messages! {
     a_card() {
         en: "a card of this size", zh: "这个容量的显卡", ja: "この容量のカード", de: "eine Karte dieser Größe",
     }
-
-    fits() { en: "fits", zh: "放得下", ja: "収まる", de: "passt" }
-    tight() { en: "tight", zh: "勉强", ja: "ぎりぎり", de: "knapp" }
-    does_not_fit() { en: "does not fit", zh: "放不下", ja: "収まらない", de: "passt nicht" }
 }
 
 /// A device from its name in a report; a card keeps its name.
@@ -103,14 +98,5 @@ pub(crate) fn pool(name: &str) -> String {
         "uniforms" => uniforms(),
         "staging" => staging(),
         _ => buffers(),
-    }
-}
-
-/// A verdict.
-pub(crate) fn verdict(verdict: Verdict) -> String {
-    match verdict {
-        Verdict::Fits => fits(),
-        Verdict::Tight => tight(),
-        Verdict::No => does_not_fit(),
     }
 }

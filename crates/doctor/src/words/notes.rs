@@ -1,8 +1,10 @@
 //! Harmless lines of a log that are often mistaken for the cause.
 
-use fitgpt_doctor::parse::HarmlessLine;
+use fitgpt_say::{Lang, Say};
 
-messages! {
+use crate::parse::HarmlessLine;
+
+fitgpt_say::messages! {
     few_multiprocessors() {
         en: "`Not enough SMs` is harmless: it disables one autotuner",
         zh: "`Not enough SMs` 无害：只是关闭了一种自动调优",
@@ -68,20 +70,21 @@ messages! {
     }
 }
 
-/// What a harmless line means.
-pub(crate) fn note(line: HarmlessLine) -> String {
-    match line {
-        HarmlessLine::FewMultiprocessors => few_multiprocessors(),
-        HarmlessLine::GradScalerDeprecated => grad_scaler(),
-        HarmlessLine::AutocastDeprecated => autocast(),
-        HarmlessLine::LoadWeightsOnly => weights_only(),
-        HarmlessLine::FragmentationHint => fragmentation_hint(),
-        HarmlessLine::MatmulPrecision => matmul_precision(),
-        HarmlessLine::OmpThreads => omp_threads(),
-        HarmlessLine::ProcessGroupNotDestroyed => process_group(),
-        HarmlessLine::SlowAttention => slow_attention(),
-        HarmlessLine::AsynchronousReport => asynchronous(),
-        HarmlessLine::LrSchedulerOrder => scheduler_order(),
-        HarmlessLine::KernelChoiceSkipped => choice_skipped(),
+impl Say for HarmlessLine {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::FewMultiprocessors => few_multiprocessors(lang),
+            Self::GradScalerDeprecated => grad_scaler(lang),
+            Self::AutocastDeprecated => autocast(lang),
+            Self::LoadWeightsOnly => weights_only(lang),
+            Self::FragmentationHint => fragmentation_hint(lang),
+            Self::MatmulPrecision => matmul_precision(lang),
+            Self::OmpThreads => omp_threads(lang),
+            Self::ProcessGroupNotDestroyed => process_group(lang),
+            Self::SlowAttention => slow_attention(lang),
+            Self::AsynchronousReport => asynchronous(lang),
+            Self::LrSchedulerOrder => scheduler_order(lang),
+            Self::KernelChoiceSkipped => choice_skipped(lang),
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! One sentence for each rule, built from the evidence.
 
 use fitgpt_config::ConfigError;
-use fitgpt_doctor::{
-    AccountShare, Cause, Certainty, Finding, GrowthSign, HostSign, OtherFailure, RequestedTensor,
-    Reservation, ShareName, TensorName,
-};
+use fitgpt_say::{Lang, Say};
 
 use super::size;
-use crate::words::{Lang, Say as _, lang};
+use crate::{
+    cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
+    diagnosis::Finding,
+    facts::{AccountShare, Certainty, ShareName, TensorName},
+};
 
-messages! {
+fitgpt_say::messages! {
     probably(text) { en: "probably: {text}", zh: "很可能：{text}", ja: "おそらく: {text}", de: "wahrscheinlich: {text}" }
     possibly(text) { en: "possibly: {text}", zh: "有可能：{text}", ja: "可能性あり: {text}", de: "möglich: {text}" }
 
@@ -192,6 +193,7 @@ messages! {
         ja: "{model} の既知のテンソルに {requested} のものはありません",
         de: "kein bekannter Tensor von {model} ist {requested} groß",
     }
+    #[expect(clippy::too_many_arguments, reason = "one for each gap")]
     would_match(text, tensor, shape, dtype, model, batch_size, block_size) {
         en: "{text}; {tensor} {shape} {dtype} would have this size in {model} with batch_size {batch_size} and block_size {block_size}",
         zh: "{text}；但在 {model}、batch_size {batch_size}、block_size {block_size} 下，{tensor} {shape} {dtype} 正好是这个大小",
@@ -478,47 +480,47 @@ messages! {
 }
 
 /// The sentence of a finding. `refused` is why the config is invalid.
-pub(crate) fn finding(finding: &Finding, refused: Option<&ConfigError>) -> String {
-    let text = sentence(finding, refused);
+pub fn finding(lang: Lang, finding: &Finding, refused: Option<&ConfigError>) -> String {
+    let text = sentence(lang, finding, refused);
     match finding.certainty {
         Certainty::Certain => text,
-        Certainty::Likely => probably(text),
-        Certainty::Unknown => possibly(text),
+        Certainty::Likely => probably(lang, text),
+        Certainty::Unknown => possibly(lang, text),
     }
 }
 
-fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
+fn sentence(lang: Lang, finding: &Finding, refused: Option<&ConfigError>) -> String {
     match &finding.cause {
         Cause::HostMemory { sign, requested_bytes, held_bytes } => {
             let text = match sign {
-                HostSign::Killed => host_killed(),
-                HostSign::WorkerKilled => host_worker(),
-                HostSign::HostAllocator => host_allocator(optional(*requested_bytes)),
-                HostSign::PageLocked => host_pinned(),
-                HostSign::Other => host_other(),
+                HostSign::Killed => host_killed(lang),
+                HostSign::WorkerKilled => host_worker(lang),
+                HostSign::HostAllocator => host_allocator(lang, optional(lang, *requested_bytes)),
+                HostSign::PageLocked => host_pinned(lang),
+                HostSign::Other => host_other(lang),
             };
             match held_bytes {
-                Some(held) => host_held(text, size(*held)),
+                Some(held) => host_held(lang, text, size(lang, *held)),
                 None => text,
             }
         }
         Cause::SharedMemory { required_bytes: Some(required), limit_bytes: Some(limit) } => {
-            shared(required, limit)
+            shared(lang, required, limit)
         }
-        Cause::SharedMemory { .. } => shared_unsized(),
+        Cause::SharedMemory { .. } => shared_unsized(lang),
         Cause::InvalidConfig { message, key, .. } => match (refused, message, key) {
-            (Some(error), _, _) => invalid_config(error.say(lang())),
-            (None, Some(message), _) => invalid_config(message),
-            (None, None, key) => refused_key(key.clone().unwrap_or_else(unknown)),
+            (Some(error), _, _) => invalid_config(lang, error.say(lang)),
+            (None, Some(message), _) => invalid_config(lang, message),
+            (None, None, key) => refused_key(lang, key.clone().unwrap_or_else(|| unknown(lang))),
         },
-        Cause::HiddenByCompiler { .. } => hidden_by_compiler(),
-        Cause::ForeignMemory { .. } => foreign(finding),
+        Cause::HiddenByCompiler { .. } => hidden_by_compiler(lang),
+        Cause::ForeignMemory { .. } => foreign(lang, finding),
         Cause::FreeExceedsRequest { free_bytes, requested_bytes, .. } => {
-            free_exceeds(size(*free_bytes), size(*requested_bytes))
+            free_exceeds(lang, size(lang, *free_bytes), size(lang, *requested_bytes))
         }
         Cause::RequestLargerThanCard { requested_bytes, total_bytes } => match total_bytes {
-            Some(total) => larger_than_card(size(*requested_bytes), size(*total)),
-            None => larger_than_any_card(size(*requested_bytes)),
+            Some(total) => larger_than_card(lang, size(lang, *requested_bytes), size(lang, *total)),
+            None => larger_than_any_card(lang, size(lang, *requested_bytes)),
         },
         Cause::StaticStateTooLarge {
             model,
@@ -527,52 +529,74 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
             half_copies_bytes,
             total_bytes,
         } => {
-            let (state, total) = (size(*state_bytes), size(*total_bytes));
+            let (state, total) = (size(lang, *state_bytes), size(lang, *total_bytes));
             match model {
-                Some(model) => static_of(model, count(*parameter_count), state, total),
-                None => {
-                    static_state(count(*parameter_count), state, size(*half_copies_bytes), total)
-                }
+                Some(model) => static_of(lang, model, count(lang, *parameter_count), state, total),
+                None => static_state(
+                    lang,
+                    count(lang, *parameter_count),
+                    state,
+                    size(lang, *half_copies_bytes),
+                    total,
+                ),
             }
         }
         Cause::Fragmentation { unallocated_bytes, requested_bytes, largest_piece_bytes } => {
-            let (unused, requested) = (size(*unallocated_bytes), size(*requested_bytes));
+            let (unused, requested) =
+                (size(lang, *unallocated_bytes), size(lang, *requested_bytes));
             match largest_piece_bytes {
-                Some(largest) => measured_pieces(unused, requested, size(*largest)),
-                None => fragmented(unused, requested),
+                Some(largest) => measured_pieces(lang, unused, requested, size(lang, *largest)),
+                None => fragmented(lang, unused, requested),
             }
         }
         Cause::CheckpointOnDevice { second_copy_bytes, .. } => match second_copy_bytes {
-            Some(bytes) => checkpoint_sized(size(*bytes)),
-            None => checkpoint(),
+            Some(bytes) => checkpoint_sized(lang, size(lang, *bytes)),
+            None => checkpoint(lang),
         },
         Cause::OptimizerTemporaries { moments_bytes, .. } => match moments_bytes {
-            Some(bytes) => optimizer_moments(size(*bytes)),
-            None => optimizer_step(),
+            Some(bytes) => optimizer_moments(lang, size(lang, *bytes)),
+            None => optimizer_step(lang),
         },
+        other => of_tensors(lang, other),
+    }
+}
+
+/// Causes that are tensors, and requests that no tensor explains.
+fn of_tensors(lang: Lang, cause: &Cause) -> String {
+    match cause {
         Cause::StaleLogits { stale_bytes, allocated_bytes, .. } => {
-            stale_logits(size(*stale_bytes), size(*allocated_bytes))
+            stale_logits(lang, size(lang, *stale_bytes), size(lang, *allocated_bytes))
         }
         Cause::LogitsAtThePeak { asked } => match (&asked.line, &asked.supposing) {
-            (Some(line), _) => line_logits(optional(asked.requested_bytes), line),
+            (Some(line), _) => line_logits(lang, optional(lang, asked.requested_bytes), line),
             (None, None) if asked.tensor == Some(TensorName::Logits) => {
                 let dtype = asked.dtype.unwrap_or_default();
-                sized_logits(optional(asked.requested_bytes), shape(asked.shape.as_deref()), dtype)
+                sized_logits(
+                    lang,
+                    optional(lang, asked.requested_bytes),
+                    shape(asked.shape.as_deref()),
+                    dtype,
+                )
             }
-            _ => tensor(asked, vocabulary_scores()),
+            _ => tensor(lang, asked, vocabulary_scores(lang)),
         },
         Cause::AttentionScores { asked } => match &asked.line {
-            Some(line) => line_attention(optional(asked.requested_bytes), line),
-            None => tensor(asked, attention_scores()),
+            Some(line) => line_attention(lang, optional(lang, asked.requested_bytes), line),
+            None => tensor(lang, asked, attention_scores(lang)),
         },
-        Cause::MlpActivation { asked } => tensor(asked, mlp_value()),
-        Cause::WeightShaped { asked } => tensor(asked, weight_shape()),
+        Cause::MlpActivation { asked } => tensor(lang, asked, mlp_value(lang)),
+        Cause::WeightShaped { asked } => tensor(lang, asked, weight_shape(lang)),
         Cause::EvaluationUsesTrainingBatch {
             batch_size,
             peak_bytes,
             peak_with_one_sequence_bytes,
-        } => evaluation_batch(batch_size, size(*peak_bytes), size(*peak_with_one_sequence_bytes)),
-        Cause::NoShapeInRequest { requested_bytes } => no_shape(size(*requested_bytes)),
+        } => evaluation_batch(
+            lang,
+            batch_size,
+            size(lang, *peak_bytes),
+            size(lang, *peak_with_one_sequence_bytes),
+        ),
+        Cause::NoShapeInRequest { requested_bytes } => no_shape(lang, size(lang, *requested_bytes)),
         Cause::NoMatch {
             requested_bytes,
             has_config,
@@ -582,28 +606,28 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
             allocated_bytes,
         } => {
             if let (Some(planned), Some(allocated)) = (planned_bytes, allocated_bytes) {
-                return contradicted(size(*allocated), size(*planned));
+                return contradicted(lang, size(lang, *allocated), size(lang, *planned));
             }
-            let requested = size(*requested_bytes);
+            let requested = size(lang, *requested_bytes);
             let text = match model {
-                _ if *has_config => no_match(requested),
-                Some(model) => no_match_in(requested, model),
-                None => unknown_run(requested),
+                _ if *has_config => no_match(lang, requested),
+                Some(model) => no_match_in(lang, requested, model),
+                None => unknown_run(lang, requested),
             };
             match would_match {
-                Some(asked) => would(text, asked),
+                Some(asked) => would(lang, text, asked),
                 None => text,
             }
         }
-        other => of_any_stack(other),
+        other => of_any_stack(lang, other),
     }
 }
 
 /// Causes that do not depend on a config.
-fn of_any_stack(cause: &Cause) -> String {
+fn of_any_stack(lang: Lang, cause: &Cause) -> String {
     match cause {
         Cause::SpilledToHost { allocated_bytes, total_bytes } => {
-            spilled(size(*allocated_bytes), size(*total_bytes))
+            spilled(lang, size(lang, *allocated_bytes), size(lang, *total_bytes))
         }
         Cause::UnifiedMemoryLimit {
             allocated_bytes,
@@ -611,28 +635,31 @@ fn of_any_stack(cause: &Cause) -> String {
             limit_bytes: Some(limit),
             requested_bytes,
         } => unified(
-            optional(*allocated_bytes),
-            optional(*other_bytes),
-            size(*limit),
-            optional(*requested_bytes),
+            lang,
+            optional(lang, *allocated_bytes),
+            optional(lang, *other_bytes),
+            size(lang, *limit),
+            optional(lang, *requested_bytes),
         ),
-        Cause::UnifiedMemoryLimit { .. } => unified_bare(),
-        Cause::PagingFile {} => paging_file_too_small(),
-        Cause::DevShm {} => dev_shm(),
-        Cause::NotMemory { failure: OtherFailure::DeviceAssert } => not_memory_assert(),
-        Cause::NotMemory { failure: OtherFailure::IllegalAccess } => not_memory_access(),
-        Cause::NotMemory { failure: OtherFailure::Watchdog } => not_memory_watchdog(),
-        Cause::NotMemory { failure: OtherFailure::WorkerCrashed } => not_memory_worker(),
-        Cause::DeviceSideError { is_shown: true } => device_side_shown(),
-        Cause::DeviceSideError { .. } => device_side(),
+        Cause::UnifiedMemoryLimit { .. } => unified_bare(lang),
+        Cause::PagingFile {} => paging_file_too_small(lang),
+        Cause::DevShm {} => dev_shm(lang),
+        Cause::NotMemory { failure: OtherFailure::DeviceAssert } => not_memory_assert(lang),
+        Cause::NotMemory { failure: OtherFailure::IllegalAccess } => not_memory_access(lang),
+        Cause::NotMemory { failure: OtherFailure::Watchdog } => not_memory_watchdog(lang),
+        Cause::NotMemory { failure: OtherFailure::WorkerCrashed } => not_memory_worker(lang),
+        Cause::DeviceSideError { is_shown: true } => device_side_shown(lang),
+        Cause::DeviceSideError { .. } => device_side(lang),
         Cause::KvCache { needed_bytes, available_bytes, tokens } => {
             let text = match (needed_bytes, available_bytes) {
-                (Some(needed), Some(available)) => kv_cache_sized(size(*needed), size(*available)),
-                (Some(needed), None) => kv_cache_needs(size(*needed)),
-                _ => kv_cache(),
+                (Some(needed), Some(available)) => {
+                    kv_cache_sized(lang, size(lang, *needed), size(lang, *available))
+                }
+                (Some(needed), None) => kv_cache_needs(lang, size(lang, *needed)),
+                _ => kv_cache(lang),
             };
             match tokens {
-                Some(tokens) => kv_cache_tokens(text, tokens),
+                Some(tokens) => kv_cache_tokens(lang, text, tokens),
                 None => text,
             }
         }
@@ -643,29 +670,35 @@ fn of_any_stack(cause: &Cause) -> String {
             share_thousandths,
         } => match (kind, wanted_bytes, free_bytes, share_thousandths) {
             (Reservation::Share, Some(wanted), Some(free), _) => {
-                reservation_sized(size(*wanted), size(*free))
+                reservation_sized(lang, size(lang, *wanted), size(lang, *free))
             }
-            (Reservation::Share, ..) => reservation(),
-            (Reservation::NothingLeft, _, _, Some(share)) => reservation_share(share / 10),
-            (Reservation::NothingLeft, ..) => reservation_left(),
-            (Reservation::Preallocation, ..) => preallocation(),
+            (Reservation::Share, ..) => reservation(lang),
+            (Reservation::NothingLeft, _, _, Some(share)) => reservation_share(lang, share / 10),
+            (Reservation::NothingLeft, ..) => reservation_left(lang),
+            (Reservation::Preallocation, ..) => preallocation(lang),
         },
-        Cause::EvaluationGathersPredictions { line, .. } => gathers(line),
-        Cause::MemoryGrows { sign: GrowthSign::Described } => grows_described(),
-        Cause::MemoryGrows { sign: GrowthSign::FailsLate } => grows_late(),
-        Cause::GatherOnSave { .. } => gather_on_save(),
+        Cause::EvaluationGathersPredictions { line, .. } => gathers(lang, line),
+        Cause::MemoryGrows { sign: GrowthSign::Described } => grows_described(lang),
+        Cause::MemoryGrows { sign: GrowthSign::FailsLate } => grows_late(lang),
+        Cause::GatherOnSave { .. } => gather_on_save(lang),
         Cause::FlatCopy { requested_bytes, elements, model } => match (elements, model) {
-            (Some(_), Some(model)) => flat_copy_of(optional(*requested_bytes), model),
-            _ => flat_copy(optional(*requested_bytes)),
+            (Some(_), Some(model)) => flat_copy_of(lang, optional(lang, *requested_bytes), model),
+            _ => flat_copy(lang, optional(lang, *requested_bytes)),
         },
-        Cause::CommunicatorBuffers { .. } => communicator(),
+        Cause::CommunicatorBuffers { .. } => communicator(lang),
         Cause::WeightsTooLarge { model, parameter_count, weights_bytes, total_bytes } => {
             match (model, parameter_count, weights_bytes, total_bytes) {
-                (Some(model), Some(parameters), Some(bytes), Some(total)) => {
-                    weights_of(model, count(*parameters), size(*bytes), size(*total))
+                (Some(model), Some(parameters), Some(bytes), Some(total)) => weights_of(
+                    lang,
+                    model,
+                    count(lang, *parameters),
+                    size(lang, *bytes),
+                    size(lang, *total),
+                ),
+                (_, _, Some(bytes), Some(total)) => {
+                    weights_need(lang, size(lang, *bytes), size(lang, *total))
                 }
-                (_, _, Some(bytes), Some(total)) => weights_need(size(*bytes), size(*total)),
-                _ => weights_too_large(),
+                _ => weights_too_large(lang),
             }
         }
         Cause::BatchTooLarge {
@@ -676,14 +709,17 @@ fn of_any_stack(cause: &Cause) -> String {
             shape: axes,
         } => {
             let text = match (allocated_bytes, total_bytes, requested_bytes, axes) {
-                (_, _, _, Some(axes)) => batch_shape(shape(Some(axes))),
-                (Some(held), Some(total), Some(requested), _) => {
-                    batch_numbers(size(*held), size(*total), size(*requested))
-                }
-                _ => batch(),
+                (_, _, _, Some(axes)) => batch_shape(lang, shape(Some(axes))),
+                (Some(held), Some(total), Some(requested), _) => batch_numbers(
+                    lang,
+                    size(lang, *held),
+                    size(lang, *total),
+                    size(lang, *requested),
+                ),
+                _ => batch(lang),
             };
             match batch_size {
-                Some(count) => batch_sized(text, count),
+                Some(count) => batch_sized(lang, text, count),
                 None => text,
             }
         }
@@ -692,63 +728,66 @@ fn of_any_stack(cause: &Cause) -> String {
 }
 
 /// Other processes on the card.
-fn foreign(finding: &Finding) -> String {
+fn foreign(lang: Lang, finding: &Finding) -> String {
     let Cause::ForeignMemory { foreign_bytes, free_bytes, requested_bytes, processes } =
         &finding.cause
     else {
         return String::new();
     };
-    let (free, requested) = (optional(*free_bytes), optional(*requested_bytes));
+    let (free, requested) = (optional(lang, *free_bytes), optional(lang, *requested_bytes));
     let text = match (foreign_bytes, finding.is_cause) {
-        (None, _) => foreign_context(),
-        (Some(bytes), true) => foreign_cause(size(*bytes), free, requested),
-        (Some(bytes), false) => foreign_not_cause(size(*bytes), requested, free),
+        (None, _) => foreign_context(lang),
+        (Some(bytes), true) => foreign_cause(lang, size(lang, *bytes), free, requested),
+        (Some(bytes), false) => foreign_not_cause(lang, size(lang, *bytes), requested, free),
     };
     if processes.is_empty() {
         return text;
     }
-    let list = processes.iter().take(4).map(|p| process(p.pid, size(p.bytes)));
-    foreign_who(text, list.collect::<Vec<_>>().join(", "))
+    let list = processes.iter().take(4).map(|p| process(lang, p.pid, size(lang, p.bytes)));
+    foreign_who(lang, text, list.collect::<Vec<_>>().join(", "))
 }
 
 /// Which tensor was asked for.
-fn tensor(asked: &RequestedTensor, what: String) -> String {
-    let name = asked.tensor.as_ref().map_or_else(unknown, tensor_name);
+fn tensor(lang: Lang, asked: &RequestedTensor, what: String) -> String {
+    let name = asked.tensor.as_ref().map_or_else(|| unknown(lang), |name| name.say(lang));
     let dtype = asked.dtype.unwrap_or_default();
     let text = asked_for(
-        optional(asked.requested_bytes),
+        lang,
+        optional(lang, asked.requested_bytes),
         what,
         name,
         shape(asked.shape.as_deref()),
         dtype,
     );
     match asked.supposing {
-        Some(run) => supposing(text, run.model, run.batch_size, run.block_size),
+        Some(run) => supposing(lang, text, run.model, run.batch_size, run.block_size),
         None => text,
     }
 }
 
 /// A common run with a tensor of the requested size.
-fn would(text: String, asked: &RequestedTensor) -> String {
+fn would(lang: Lang, text: String, asked: &RequestedTensor) -> String {
     let Some(run) = asked.supposing else { return text };
-    let name = asked.tensor.as_ref().map_or_else(unknown, tensor_name);
+    let name = asked.tensor.as_ref().map_or_else(|| unknown(lang), |name| name.say(lang));
     let (axes, dtype) = (shape(asked.shape.as_deref()), asked.dtype.unwrap_or_default());
-    would_match(text, name, axes, dtype, run.model, run.batch_size, run.block_size)
+    would_match(lang, text, name, axes, dtype, run.model, run.batch_size, run.block_size)
 }
 
-/// The name of a candidate tensor; names of a program's tensors are not translated.
-pub(super) fn tensor_name(name: &TensorName) -> String {
-    match name {
-        TensorName::AttentionScores => attention_scores(),
-        TensorName::MlpActivation => mlp_activation(),
-        TensorName::ResidualStream => residual_stream(),
-        TensorName::FeedForwardWeight => feed_forward_weight(),
-        TensorName::Embedding => embedding(),
-        TensorName::AttentionProjection => attention_projection(),
-        TensorName::KeyProjection => key_projection(),
-        TensorName::OfGeneratedCode => of_generated_code(),
-        TensorName::Unnamed => unnamed(),
-        TensorName::Logits | TensorName::OfProgram(_) => name.as_str().to_owned(),
+/// Names of a program's tensors are not translated.
+impl Say for TensorName {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::AttentionScores => attention_scores(lang),
+            Self::MlpActivation => mlp_activation(lang),
+            Self::ResidualStream => residual_stream(lang),
+            Self::FeedForwardWeight => feed_forward_weight(lang),
+            Self::Embedding => embedding(lang),
+            Self::AttentionProjection => attention_projection(lang),
+            Self::KeyProjection => key_projection(lang),
+            Self::OfGeneratedCode => of_generated_code(lang),
+            Self::Unnamed => unnamed(lang),
+            Self::Logits | Self::OfProgram(_) => self.as_str().to_owned(),
+        }
     }
 }
 
@@ -759,38 +798,40 @@ fn shape(axes: Option<&[u64]>) -> String {
 }
 
 /// `0.46 GiB weights + 6.14 GiB logits of the last batch`.
-pub(super) fn sum(parts: &[AccountShare]) -> String {
-    let part = |part: &AccountShare| format!("{} {}", size(part.bytes), share(&part.name));
+pub(super) fn sum(lang: Lang, parts: &[AccountShare]) -> String {
+    let part = |part: &AccountShare| format!("{} {}", size(lang, part.bytes), part.name.say(lang));
     parts.iter().map(part).collect::<Vec<_>>().join(" + ")
 }
 
-/// The translated name of a class of tensors; tensor names are not translated.
-pub(crate) fn share(name: &ShareName) -> String {
-    match name {
-        ShareName::Weights => weights(),
-        ShareName::Gradients => gradients(),
-        ShareName::OptimizerState => optimizer_state(),
-        ShareName::Activations => activations(),
-        ShareName::Adapters => adapters(),
-        ShareName::LastLogits => last_logits(),
-        ShareName::LastMicroLogits => last_micro_logits(),
-        ShareName::Scratch => scratch(),
-        ShareName::Inputs => inputs(),
-        ShareName::Other => other(),
-        ShareName::Logits | ShareName::Tensor(_) => name.as_str().to_owned(),
+/// Names of tensors are not translated.
+impl Say for ShareName {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::Weights => weights(lang),
+            Self::Gradients => gradients(lang),
+            Self::OptimizerState => optimizer_state(lang),
+            Self::Activations => activations(lang),
+            Self::Adapters => adapters(lang),
+            Self::LastLogits => last_logits(lang),
+            Self::LastMicroLogits => last_micro_logits(lang),
+            Self::Scratch => scratch(lang),
+            Self::Inputs => inputs(lang),
+            Self::Other => other(lang),
+            Self::Logits | Self::Tensor(_) => self.as_str().to_owned(),
+        }
     }
 }
 
-fn optional(bytes: Option<u64>) -> String {
-    bytes.map_or_else(unknown_size, size)
+fn optional(lang: Lang, bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| unknown_size(lang), |bytes| size(lang, bytes))
 }
 
 /// `6.74B`, `124.4M` or the number itself, with the language's decimal separator.
-fn count(number: u64) -> String {
+fn count(lang: Lang, number: u64) -> String {
     let text = match number {
         1_000_000_000.. => format!("{:.2}B", number as f64 / 1e9),
         1_000_000.. => format!("{:.1}M", number as f64 / 1e6),
         _ => number.to_string(),
     };
-    if lang() == Lang::German { text.replace('.', ",") } else { text }
+    if lang == Lang::German { text.replace('.', ",") } else { text }
 }

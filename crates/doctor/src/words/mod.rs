@@ -1,23 +1,26 @@
-//! The output of `doctor`: verdict, account, causes, recommendations, next command.
+//! The sentences of a diagnosis, each next to its kind of fact: verdict, account, causes,
+//! recommendations, next command.
 
 mod advice;
 mod findings;
 mod notes;
+mod text;
 
 use std::cell::Cell;
 
-use fitgpt_doctor::{
-    Account, CandidateTensor, Certainty, FailurePhase, MemoryKind, NextFailure, PhaseName,
+use fitgpt_say::{Lang, Say};
+
+pub use self::{
+    findings::finding,
+    text::{plain, text},
+};
+use crate::{
+    diagnosis::{Account, Finding, Fix, NextFailure},
+    facts::{CandidateTensor, Certainty, FailurePhase, MemoryKind, PhaseName},
+    parse::SnapshotError,
 };
 
-pub(crate) use self::{
-    advice::{advice, question},
-    findings::{finding, share},
-    notes::note,
-};
-use super::{Lang, lang};
-
-messages! {
+fitgpt_say::messages! {
     gpu_memory() {
         en: "GPU memory ran out", zh: "显存不足", ja: "VRAM が不足しました", de: "der Grafikspeicher ist erschöpft",
     }
@@ -147,29 +150,9 @@ messages! {
         de: "als Nächstes: um einen Lauf vorher zu prüfen, fitgpt plan CONFIG.py --engine torch --gpu \"RTX 4070\"",
     }
 
-    /// Usage examples, if there is no input.
-    examples() {
-        en: "fitgpt doctor reads a log from a file or from stdin:\n",
-        zh: "fitgpt doctor 从文件或标准输入读取日志：\n",
-        ja: "fitgpt doctor はファイルまたは標準入力からログを読みます:\n",
-        de: "fitgpt doctor liest ein Log aus einer Datei oder von der Standardeingabe:\n",
-    }
-    bad_snapshot(path, why) {
-        en: "`{path}` is not a memory snapshot: {why}", zh: "`{path}` 不是内存快照：{why}", ja: "`{path}` はメモリスナップショットではありません: {why}", de: "`{path}` ist kein Speicher-Snapshot: {why}",
-    }
     not_a_snapshot() {
         en: "it is a pickle without memory segments", zh: "其中没有内存段", ja: "メモリセグメントのない pickle です", de: "ein Pickle ohne Speichersegmente",
     }
-    bad_model(path, error) {
-        en: "`{path}` is not a config.json: {error}", zh: "`{path}` 不是有效的 config.json：{error}", ja: "`{path}` は config.json ではありません: {error}", de: "`{path}` ist keine config.json: {error}",
-    }
-    model_lacks(path, key) {
-        en: "`{path}` has no usable `{key}`", zh: "`{path}` 中没有可用的 `{key}`", ja: "`{path}` に使える `{key}` がありません", de: "`{path}` hat kein brauchbares `{key}`",
-    }
-    no_page(topic) {
-        en: "no page is named `{topic}`", zh: "没有名为 `{topic}` 的页面", ja: "`{topic}` というページはありません", de: "es gibt keine Seite `{topic}`",
-    }
-    pages(topics) { en: "pages: {topics}", zh: "可用的页面：{topics}", ja: "ページ一覧: {topics}", de: "Seiten: {topics}" }
 }
 
 /// Above this, PyTorch prints GiB.
@@ -184,7 +167,7 @@ thread_local! {
 
 /// A text whose sizes all have one unit: GiB if the largest is that large, otherwise MiB. The
 /// largest size is known only after the text is written once.
-pub(crate) fn in_one_unit<T>(write: impl Fn() -> T) -> T {
+pub fn in_one_unit<T>(write: impl Fn() -> T) -> T {
     LARGEST.set(0);
     let text = write();
     if LARGEST.get() <= GIB {
@@ -197,10 +180,10 @@ pub(crate) fn in_one_unit<T>(write: impl Fn() -> T) -> T {
 }
 
 /// A size in PyTorch's format, with the language's decimal separator and word for bytes.
-pub(crate) fn size(bytes: u64) -> String {
+fn size(lang: Lang, bytes: u64) -> String {
     LARGEST.set(LARGEST.get().max(bytes));
-    let text = if IN_GIB.get() { in_gib(bytes) } else { fitgpt_doctor::size(bytes) };
-    match lang() {
+    let text = if IN_GIB.get() { in_gib(bytes) } else { crate::size(bytes) };
+    match lang {
         Lang::English => text,
         Lang::Chinese => text.replace("bytes", "字节"),
         Lang::Japanese => text.replace("bytes", "バイト"),
@@ -214,88 +197,124 @@ fn in_gib(bytes: u64) -> String {
     const FEW: u64 = MIB / 100;
     let gib = bytes as f64 / GIB as f64;
     match bytes {
-        0..FEW => fitgpt_doctor::size(bytes),
+        0..FEW => crate::size(bytes),
         FEW..MIB => "< 0.001 GiB".to_owned(),
         _ if gib < 0.1 => format!("{gib:.3} GiB"),
         _ => format!("{gib:.2} GiB"),
     }
 }
 
-/// What the allocated memory consists of.
-pub(crate) fn account(account: &Account) -> String {
-    let sum = findings::sum(&account.parts);
-    if account.explained_bytes == account.held_bytes {
-        return account_of_snapshot(sum, size(account.held_bytes));
-    }
-    account_is(sum, size(account.explained_bytes), size(account.held_bytes))
-}
-
-/// Which memory ran out.
-pub(crate) fn kind(kind: MemoryKind) -> String {
-    match kind {
-        MemoryKind::GpuMemory => gpu_memory(),
-        MemoryKind::HostMemory => host_memory(),
-        MemoryKind::SharedMemory => shared_memory(),
-        MemoryKind::None => no_failure(),
-        MemoryKind::Unknown => some_memory(),
+impl Say for Account {
+    fn say(&self, lang: Lang) -> String {
+        let sum = findings::sum(lang, &self.parts);
+        if self.explained_bytes == self.held_bytes {
+            return account_of_snapshot(lang, sum, size(lang, self.held_bytes));
+        }
+        account_is(lang, sum, size(lang, self.explained_bytes), size(lang, self.held_bytes))
     }
 }
 
-fn phase_name(name: PhaseName) -> String {
-    match name {
-        PhaseName::TrainForward => train_forward(),
-        PhaseName::TrainBackward => train_backward(),
-        PhaseName::Update => update(),
-        PhaseName::Evaluate => evaluate(),
-        PhaseName::Load => load(),
-        PhaseName::Resume => resume(),
-        PhaseName::Compile => compile(),
-        PhaseName::Prepare => prepare(),
-        PhaseName::Save => save(),
-        PhaseName::Sample => sample(),
-        PhaseName::Serve => serve(),
-        PhaseName::Start => start(),
-        PhaseName::Unknown => unknown_phase(),
+impl Say for MemoryKind {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::GpuMemory => gpu_memory(lang),
+            Self::HostMemory => host_memory(lang),
+            Self::SharedMemory => shared_memory(lang),
+            Self::None => no_failure(lang),
+            Self::Unknown => some_memory(lang),
+        }
     }
 }
 
-/// The phase of the failure.
-pub(crate) fn phase(phase: FailurePhase) -> String {
-    match phase.certainty {
-        Certainty::Certain => in_phase(phase_name(phase.name)),
-        Certainty::Likely => probably_in_phase(phase_name(phase.name)),
-        Certainty::Unknown => phase_not_shown(),
+impl Say for PhaseName {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::TrainForward => train_forward(lang),
+            Self::TrainBackward => train_backward(lang),
+            Self::Update => update(lang),
+            Self::Evaluate => evaluate(lang),
+            Self::Load => load(lang),
+            Self::Resume => resume(lang),
+            Self::Compile => compile(lang),
+            Self::Prepare => prepare(lang),
+            Self::Save => save(lang),
+            Self::Sample => sample(lang),
+            Self::Serve => serve(lang),
+            Self::Start => start(lang),
+            Self::Unknown => unknown_phase(lang),
+        }
     }
 }
 
-/// What fails next.
-pub(crate) fn next(next: NextFailure) -> String {
-    next_failure(phase_name(next.phase), size(next.peak_bytes), size(next.usable_bytes))
+impl Say for FailurePhase {
+    fn say(&self, lang: Lang) -> String {
+        match self.certainty {
+            Certainty::Certain => in_phase(lang, self.name.say(lang)),
+            Certainty::Likely => probably_in_phase(lang, self.name.say(lang)),
+            Certainty::Unknown => phase_not_shown(lang),
+        }
+    }
 }
 
-/// A tensor that the request may have been for.
-pub(crate) fn tensor(tensor: &CandidateTensor) -> String {
-    let shape: Vec<_> = tensor.shape.iter().map(u64::to_string).collect();
-    let (name, shape, dtype) =
-        (findings::tensor_name(&tensor.name), shape.join(", "), tensor.dtype);
-    let text = format!("`{name}` ({shape}) {dtype}, {}", size(tensor.bytes));
-    match tensor.supposing {
-        Some(run) => supposing(text, run.model, run.batch_size, run.block_size),
-        None => text,
+impl Say for NextFailure {
+    fn say(&self, lang: Lang) -> String {
+        next_failure(
+            lang,
+            self.phase.say(lang),
+            size(lang, self.peak_bytes),
+            size(lang, self.usable_bytes),
+        )
     }
+}
+
+impl Say for CandidateTensor {
+    fn say(&self, lang: Lang) -> String {
+        let shape: Vec<_> = self.shape.iter().map(u64::to_string).collect();
+        let (name, shape, dtype) = (self.name.say(lang), shape.join(", "), self.dtype);
+        let text = format!("`{name}` ({shape}) {dtype}, {}", size(lang, self.bytes));
+        match self.supposing {
+            Some(run) => supposing(lang, text, run.model, run.batch_size, run.block_size),
+            None => text,
+        }
+    }
+}
+
+impl Say for Fix {
+    fn say(&self, lang: Lang) -> String {
+        let training =
+            if self.keeps_training { same_training(lang) } else { different_training(lang) };
+        fix_line(lang, self.verdict.say(lang), size(lang, self.peak_bytes), training)
+    }
+}
+
+impl Say for SnapshotError {
+    fn say(&self, lang: Lang) -> String {
+        match self {
+            Self::Pickle(error) => error.say(lang),
+            Self::NotASnapshot => not_a_snapshot(lang),
+        }
+    }
+}
+
+/// The label of a finding: whether it is a cause.
+pub fn mark(lang: Lang, finding: &Finding) -> String {
+    if finding.is_cause { cause(lang) } else { seen(lang) }
 }
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_doctor::{Question, Remedy, parse::HarmlessLine};
-
     use super::*;
+    use crate::{
+        parse::HarmlessLine,
+        remedy::{Question, Remedy},
+    };
 
     #[test]
     fn the_sizes_of_a_text_have_one_unit() {
         const MIB: u64 = 1 << 20;
         let of = |sizes: &'static [u64]| {
-            in_one_unit(move || sizes.iter().map(|bytes| size(*bytes) + "; ").collect::<String>())
+            let entry = |bytes: &u64| size(Lang::English, *bytes) + "; ";
+            in_one_unit(move || sizes.iter().map(entry).collect::<String>())
         };
         assert_eq!(of(&[20 * MIB, 1000 * MIB]), "20.00 MiB; 1000.00 MiB; ");
         assert_eq!(
@@ -307,9 +326,9 @@ mod tests {
 
     #[test]
     fn no_two_remedies_questions_or_notes_have_the_same_sentence() {
-        let advice = Remedy::ALL.iter().map(|remedy| super::advice(*remedy));
-        let questions = Question::ALL.iter().map(|question| super::question(*question));
-        let notes = HarmlessLine::ALL.iter().map(|line| note(*line));
+        let advice = Remedy::ALL.iter().map(|remedy| remedy.say(Lang::English));
+        let questions = Question::ALL.iter().map(|question| question.say(Lang::English));
+        let notes = HarmlessLine::ALL.iter().map(|line| line.say(Lang::English));
         let mut all: Vec<_> = advice.chain(questions).chain(notes).collect();
         let count = all.len();
         all.sort();
