@@ -168,6 +168,33 @@ class Counts(unittest.TestCase):
         parameters = m.by_kind("train")["parameters"]
         self.assertAlmostEqual(m.by_kind("train")["optimizer state"], 2 * parameters, delta=40 * 512)
 
+    def test_checkpointed_attention_with_dropout_is_counted(self):
+        def attend(x):
+            return F.scaled_dot_product_attention(x, x, x, dropout_p=0.1, is_causal=True)
+
+        @torch.compile
+        def run(x):
+            return checkpoint(attend, x, use_reentrant=False).square().sum()
+
+        with ft.pretend() as m:
+            x = torch.randn(2, 4, 64, 16, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            run(x).backward()
+        self.assertFalse(is_bound(m), list(m.notes))
+        self.assertEqual(x.grad.shape, x.shape)
+
+    def test_a_card_that_emulates_bfloat16_runs_its_graphs_eagerly(self):
+        def train(compiles):
+            with ft.pretend(capability=(7, 5)) as m:
+                self.assertTrue(torch.cuda.is_bf16_supported())
+                self.assertFalse(torch.cuda.is_bf16_supported(including_emulation=False))
+                model = Block().to("cuda", torch.bfloat16)
+                compiles(model)(torch.ones(256, 64, device="cuda", dtype=torch.bfloat16)).sum().backward()
+            return m
+
+        compiled_too = train(compile_whole)
+        self.assertFalse(is_bound(compiled_too), list(compiled_too.notes))
+        self.assertEqual(compiled_too.peak_bytes, train(lambda model: model).peak_bytes)
+
     def test_on_a_cpu_a_real_compiled_run_takes_the_same_bytes(self):
         """Real kernels are compiled here. The allocator sees every byte, also inside kernels."""
 

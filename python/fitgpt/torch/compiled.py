@@ -163,7 +163,10 @@ class Compiled:
                 except raised:
                     raise
                 except Exception as error:
-                    self.note_failure(frame.f_code.co_name, error)
+                    # What PyTorch runs eagerly by itself, like bfloat16 on a card that emulates it.
+                    # Some versions wrap this if caches are off, as ours are.
+                    if not isinstance(getattr(error, "inner_exception", error), exc.SkipFrame):
+                        self.note_failure(frame.f_code.co_name, error)
                     return convert_frame.ConvertFrameReturn()
 
         converted._fitgpt = True
