@@ -21,9 +21,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from . import device as fake_cuda
 
-# The minor versions with which the tests pass (`scripts/test-torch-versions`). Before 2.12, Dynamo
-# refuses inputs that are fake tensors of another mode.
-KNOWN = {(2, 12), (2, 13), (2, 14), (2, 15)}
+# The minor versions with which the tests pass (`scripts/test-torch-versions`).
+KNOWN = {(2, minor) for minor in range(8, 16)}
 WAYS = ("count", "eager")
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -44,6 +43,7 @@ class Compiled:
         self.is_eager = way == "eager"
         self._stack = None
         self._has_compiled = False
+        self._modes = 0
         self._compile = torch.compile
 
     @contextlib.contextmanager
@@ -53,6 +53,7 @@ class Compiled:
             stack.callback(self._uninstall)
             stack.enter_context(mock.patch.object(torch, "compile", self.compile))
             stack.enter_context(self._backend())
+            self._modes = torch._C._len_torch_dispatch_stack()
             if "torch._dynamo.convert_frame" in sys.modules:  # something may be compiled already
                 stack.enter_context(self._frames())
                 for holder in self.counter.originals.modules():
@@ -110,7 +111,7 @@ class Compiled:
     def _prepared(self):
         from . import inductor, tracing
 
-        _warm_up()
+        _warm_up(type(self.counter))
         with contextlib.ExitStack() as stack:
             stack.enter_context(inductor.folder())
             inductor.forget_cached_answers()
@@ -149,7 +150,9 @@ class Compiled:
         )
 
         def converted(wrapper, frame, *args, **kwargs):
-            is_ours = frame.f_code.co_filename.startswith(_HERE)
+            # Inside a mode's handler, that mode is off: then this is the count, not the program.
+            is_counting = torch._C._len_torch_dispatch_stack() < self._modes
+            is_ours = is_counting or frame.f_code.co_filename.startswith(_HERE)
             self._has_compiled = True
             if is_ours or not self._install():
                 return convert_frame.ConvertFrameReturn()
@@ -160,7 +163,10 @@ class Compiled:
                 except raised:
                     raise
                 except Exception as error:
-                    self.note_failure(frame.f_code.co_name, error)
+                    # What PyTorch runs eagerly by itself, like bfloat16 on a card that emulates it.
+                    # Some versions wrap this if caches are off, as ours are.
+                    if not isinstance(getattr(error, "inner_exception", error), exc.SkipFrame):
+                        self.note_failure(frame.f_code.co_name, error)
                     return convert_frame.ConvertFrameReturn()
 
         converted._fitgpt = True
@@ -169,7 +175,7 @@ class Compiled:
                 yield
         finally:
             if self._has_compiled:  # not earlier: a frame that is being compiled would lose its cache
-                with _disable_current_modes():
+                with _disable_current_modes(), _backends_kept():
                     torch._dynamo.reset()
 
     def _regions(self):
@@ -219,18 +225,31 @@ class Compiled:
             yield
 
 
+def _backends_kept():
+    """PyTorch 2.8 crashes if it forgets a backend whose code is called again."""
+    if not torch.__version__.startswith("2.8."):
+        return contextlib.nullcontext()
+    return mock.patch.object(torch._dynamo, "_reset_guarded_backend_cache", lambda: None)
+
+
 def is_known():
     """Whether the installed PyTorch is one whose compiled code is counted."""
     return tuple(int(part) for part in torch.__version__.split(".")[:2]) in KNOWN
 
 
 @functools.cache
-def _warm_up():
+def _warm_up(mode):
     """Lets Dynamo build its tables of PyTorch's functions from the real ones."""
     import torch._dynamo
-    import torch._inductor.compile_fx  # noqa: F401
+    import torch._inductor.config
     from torch._dynamo import trace_rules
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    from . import tracing
+
+    tracing.random_ops_runnable(mode)
+    with torch._inductor.config.patch(compile_threads=1):  # older versions start processes otherwise
+        import torch._inductor.compile_fx  # noqa: F401
 
     real = mock.patch.object(torch._subclasses, "FakeTensor", _FAKE_TENSOR)
     with fake_cuda.suspended(), real, _disable_current_modes():

@@ -378,7 +378,7 @@ def _cuda_patches(capability, memory):
         "get_device_capability": lambda *_: tuple(capability),
         "get_device_properties": lambda *_: properties,
         "get_arch_list": lambda: [f"sm_{capability[0]}{capability[1]}"],
-        "is_bf16_supported": lambda *_, **__: capability >= (8, 0),
+        "is_bf16_supported": lambda including_emulation=True: including_emulation or capability >= (8, 0),
         "can_device_access_peer": lambda *_: False,
         "synchronize": nothing,
         "empty_cache": lambda *_: memory.empty_cache(),

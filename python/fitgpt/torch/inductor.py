@@ -122,6 +122,9 @@ def _card():
         yield cuda.Worker, name, staticmethod(answer)
     for name in ("_exchange_device", "_maybe_exchange_device"):
         yield torch.cuda, name, zero
+    generator = _Generator()
+    yield torch.cuda, "default_generators", (generator,)
+    yield torch._C, "_accelerator_getDefaultGenerator", lambda *_: generator
     yield torch._C, "_cuda_getCurrentRawStream", zero
     yield torch._C, "_cuda_getDevice", zero
     yield torch._C, "_cuda_setDevice", nothing
@@ -138,6 +141,24 @@ def _card():
     yield _triton, "triton_hash_with_backend", lambda: "0" * 64
 
 
+class _Generator(torch.Generator):
+    """The card's random generator, for checkpointed dropout: backward draws what forward drew."""
+
+    device = torch.device("cuda", 0)
+
+    def clone_state(self):
+        return self
+
+    def graphsafe_get_state(self):
+        return self
+
+    def graphsafe_set_state(self, _):
+        return self
+
+    def manual_seed(self, _):
+        return self
+
+
 def _exists(name):
     try:
         return importlib.util.find_spec(name) is not None
@@ -149,7 +170,11 @@ def _choices(notes):
     from torch._inductor import compile_fx, select_algorithm
     from torch._inductor.fx_passes import pad_mm
 
-    def should_pad(*_, **__):
+    def should_pad(_, left, right, *__, **___):
+        alignment = pad_mm.get_alignment_size(left)
+        sizes = (*left.shape[-2:], right.shape[-1])
+        if not any(pad_mm.get_padded_length(size, alignment) for size in sizes):
+            return False  # before 2.12, PyTorch decides that in here
         notes.add(
             "padding",
             "Inductor measures on the card whether to pad matrices whose sizes are not multiples of 8: "
@@ -177,7 +202,7 @@ def _choices(notes):
             choices = libraries[:1]
         return select(self, name, choices, *args, **kwargs)
 
-    yield pad_mm, "_should_pad", should_pad
+    yield pad_mm, "_should_pad" if hasattr(pad_mm, "_should_pad") else "_should_pad_bench", should_pad
     yield compile_fx, "cudagraphify", cudagraphify
     yield select_algorithm.AlgorithmSelectorCache, "__call__", selected
 

@@ -7,6 +7,7 @@ Every name here is private to PyTorch: `compiled.py` counts as eager if one is m
 
 import contextlib
 import functools
+import sys
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -37,10 +38,76 @@ def patches(compiled):
     if compiler is not None:
         yield compiler, "get_or_compile", _backward(compiled, compiler.get_or_compile)
     yield from _optimizers(compiled)
+    if version() < (2, 12):
+        yield from _inputs_of_another_mode()
+        yield from _methods_of_inputs()
     if compiled.is_for_cuda:
         yield from _functional_tensors()
         yield from _constants()
         yield from _kernel_invocations()
+
+
+def version():
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def random_ops_runnable(mode):
+    """Lets generated code call ops that draw the random numbers of another call: they are the same."""
+    from torch._prims.rng_prims import graphsafe_run_with_rng_state as op_with_state
+
+    def run(counter, op, *args, rng_state=None, **kwargs):
+        with counter:
+            return op(*args, **kwargs)
+
+    op_with_state.py_impl(mode)(run)
+
+
+def _inputs_of_another_mode():
+    """Before 2.12, AOTAutograd refuses inputs that are fake already: our tensors are."""
+    from torch._functorch import aot_autograd
+
+    detect, process = torch._guards.detect_fake_mode, aot_autograd.process_inputs
+
+    def detect_fake_mode(inputs=None):
+        context = torch._guards.TracingContext.try_get()
+        return detect(inputs) if context is None or context.fake_mode is None else context.fake_mode
+
+    @functools.wraps(process)
+    def process_inputs(flat_args, aot_config, fake_mode, shape_env, ignore_shape_env=False):
+        context = torch._guards.TracingContext.try_get()
+
+        def own(tensor):
+            if not isinstance(tensor, FakeTensor) or tensor.fake_mode is fake_mode:
+                return tensor
+            symbols = context and context.tensor_to_context.get(tensor)
+            with fake_mode:
+                return fake_mode.from_tensor(
+                    tensor, static_shapes=ignore_shape_env, symbolic_context=symbols,
+                    source=symbols and symbols.tensor_source, trace=not symbols,
+                )  # fmt: skip
+
+        flat_args = [own(arg) for arg in flat_args]
+        return process(flat_args, aot_config, fake_mode, shape_env, ignore_shape_env)
+
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        for ours, theirs in ((detect_fake_mode, detect), (process_inputs, process)):
+            if names.get(theirs.__name__) is theirs:
+                yield module, theirs.__name__, ours
+
+
+def _methods_of_inputs():
+    """Before 2.12, Dynamo traces what `device.py` puts in place of these methods of an input."""
+    from torch._dynamo.variables.tensor import TensorVariable
+
+    get = TensorVariable.dynamic_getattr
+
+    def dynamic_getattr(self, tx, name):
+        if name in ("to", "cuda", "cpu"):
+            raise NotImplementedError  # then it is the method of every tensor
+        return get(self, tx, name)
+
+    yield TensorVariable, "dynamic_getattr", dynamic_getattr
 
 
 def _backward(compiled, compile_backward):
