@@ -125,6 +125,27 @@ fn errors_are_json_with_the_json_flag() {
 }
 
 #[test]
+fn a_document_is_json_whatever_a_name_contains() {
+    let place = TestFolder::new();
+    let name = "a\u{9b}b\u{7f}c\u{202b}.py";
+    let commands: [&[&str]; 6] = [
+        &["plan", name],
+        &["train", name],
+        &["prepare", name, "--out", "data/new"],
+        &["export", name, "--to", "hf", "--out", "new"],
+        &["doctor", name],
+        &["patch", name],
+    ];
+    for args in commands {
+        let ran = place.run(&[args, &["--json"]].concat());
+        assert_eq!(ran.code, Some(2), "{args:?}");
+        let message = ran.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(name), "{args:?}: {message}");
+        assert!(!ran.stdout.contains(['\u{9b}', '\u{7f}', '\u{202b}']), "{args:?}");
+    }
+}
+
+#[test]
 fn a_config_outside_the_subset_is_refused_with_its_line() {
     let place = TestFolder::new();
     fs::write(place.path("c.py"), "batch_size = 4\nfor x in range(3):\n    pass\n").unwrap();

@@ -141,7 +141,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
                     }
                 }
             }
-            terminal::line(&answer.to_string());
+            terminal::json(&answer);
         }
         OutputStyle::Text => {
             terminal::out(&text(&name, &config, &baseline, &measured));

@@ -84,7 +84,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let memory = host::memory();
     let driver = NvidiaDriver::open();
     match style {
-        OutputStyle::Json => terminal::line(&document(&config, &memory, &driver).to_string()),
+        OutputStyle::Json => terminal::json(&document(&config, &memory, &driver)),
         OutputStyle::Text => {
             terminal::out(&text(&config, &memory, &driver));
             let plan = "fitgpt plan CONFIG.py --gpu NAME";

@@ -102,7 +102,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
 
     let diagnosis = diagnose(&log, &context);
     match style {
-        OutputStyle::Json => terminal::line(&json(&diagnosis).to_string()),
+        OutputStyle::Json => terminal::json(&json(&diagnosis)),
         OutputStyle::Text => terminal::out(&text(lang(), &diagnosis, &context)),
     }
     Ok(if diagnosis.kind == MemoryKind::None { Outcome::No } else { Outcome::Yes })

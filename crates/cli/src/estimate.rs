@@ -125,7 +125,7 @@ pub(super) fn run(
         OutputStyle::Json => {
             let answer = json!({ "job": job_name, "config": config, "card": card,
                 "estimated": bounds, "time": time, "torch_time": torch_time });
-            terminal::line(&answer.to_string());
+            terminal::json(&answer);
         }
         OutputStyle::Text => {
             let job = text_of::job(

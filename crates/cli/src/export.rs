@@ -87,7 +87,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         OutputStyle::Json => {
             let document = json!({ "path": out, "tensors": exported.n_tensors,
                 "bytes": exported.bytes, "other_gelu": exported.has_other_gelu });
-            terminal::line(&document.to_string());
+            terminal::json(&document);
         }
         OutputStyle::Text => {
             let megabytes = format!("{:.1}", exported.bytes as f64 / 1e6);

@@ -57,7 +57,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let changes = recommended.map_or(&[][..], |option| &option.changes);
     let text = fit::write(file, &written, changes)?;
     match style {
-        OutputStyle::Json => terminal::line(&json(&found, &lines, &text).to_string()),
+        OutputStyle::Json => terminal::json(&json(&found, &lines, &text)),
         OutputStyle::Text => terminal::out(&localized(table(&found, &target, &lines))),
     }
     if let Some(path) = matches.get_one::<String>("write") {

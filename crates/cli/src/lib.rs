@@ -145,7 +145,7 @@ fn dispatch(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure
 fn fail(failure: &Failure, style: OutputStyle) -> ExitCode {
     match style {
         _ if !failure.is_reported_here() => {}
-        OutputStyle::Json => terminal::line(&failure.to_json().to_string()),
+        OutputStyle::Json => terminal::json(&failure.to_json()),
         OutputStyle::Text => terminal::err(&failure.to_text()),
     }
     ExitCode::from(2)

@@ -82,7 +82,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     };
 
     match style {
-        OutputStyle::Json => terminal::line(&json(&patched, &diff, &copies).to_string()),
+        OutputStyle::Json => terminal::json(&json(&patched, &diff, &copies)),
         OutputStyle::Text => {
             terminal::out(&diff);
             terminal::err(&summary(&patched, &copies));

@@ -280,7 +280,7 @@ fn print_both(torch: &TimedReport<'_>, fitgpt: &TimedReport<'_>, style: OutputSt
 }
 
 fn print_json(document: &impl Serialize) {
-    terminal::line(&serde_json::to_string_pretty(document).expect("a report is plain data"));
+    terminal::json_pretty(document);
 }
 
 /// The vocabulary: the config's, else the data's, else GPT-2's. A plan needs no data, so a missing

@@ -173,8 +173,9 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let summary = made?;
     match style {
         OutputStyle::Json => {
-            let json = serde_json::to_string(&summary);
-            terminal::line(&json.map_err(|error| Failure::new("prepare", error))?);
+            // A path that is not Unicode has no JSON.
+            serde_json::to_string(&summary).map_err(|error| Failure::new("prepare", error))?;
+            terminal::json(&summary);
         }
         OutputStyle::Text => terminal::out(&text(&summary)),
     }

@@ -171,7 +171,7 @@ fn generate(
         let arena = planned.plan.plan().arena_bytes();
         let answer = json!({ "samples": samples, "prompt_tokens": prompt.len(),
             "tokens_per_s": rate, "arena_bytes": arena, "refills": sampler.refills() });
-        terminal::line(&answer.to_string());
+        terminal::json(&answer);
     }
     Ok(Outcome::Yes)
 }

@@ -57,7 +57,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
                 "passed": test.is_passed(),
                 "selftest": test,
             });
-            terminal::line(&answer.to_string());
+            terminal::json(&answer);
         }
         OutputStyle::Text => terminal::out(&text(&runner, &config, &test)),
     }

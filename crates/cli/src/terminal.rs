@@ -9,10 +9,11 @@
 
 use std::{
     borrow::Cow,
-    fmt::Write as _,
     io::{self, IsTerminal as _, Write as _},
     sync::atomic::{AtomicBool, AtomicU8, Ordering},
 };
+
+use serde::Serialize;
 
 use crate::words::names;
 
@@ -100,6 +101,18 @@ pub(crate) fn line(text: &str) {
     out(&format!("{text}\n"));
 }
 
+/// Prints a JSON document in one line.
+pub(crate) fn json(document: &impl Serialize) {
+    let text = serde_json::to_string(document).expect("a document is plain data");
+    write_out(&(escaped(&text, json_escape).into_owned() + "\n"));
+}
+
+/// Prints a JSON document for people to read, too.
+pub(crate) fn json_pretty(document: &impl Serialize) {
+    let text = serde_json::to_string_pretty(document).expect("a document is plain data");
+    write_out(&(escaped(&text, json_escape).into_owned() + "\n"));
+}
+
 /// Prints to stderr. A failure cannot be reported anywhere and is ignored.
 pub(crate) fn err(text: &str) {
     write_err(&printable(text));
@@ -119,25 +132,39 @@ pub(crate) fn note(text: &str) {
 
 /// `text` with control characters as escapes, except newlines and tabs.
 fn printable(text: &str) -> Cow<'_, str> {
-    let is_wild = |c: char| {
-        let is_plain = c == '\n' || c == '\t';
-        // Marks that change the direction of text can make one path look like another.
-        let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        (c.is_control() && !is_plain) || is_direction
-    };
+    escaped(text, |c| match c {
+        '\r' => "\\r".to_owned(),
+        c if (c as u32) < 256 => format!("\\x{:02x}", c as u32),
+        c => format!("\\u{{{:x}}}", c as u32),
+    })
+}
+
+/// JSON's own escape: the document stays valid and says the same. No such character needs two.
+fn json_escape(c: char) -> String {
+    format!("\\u{:04x}", c as u32)
+}
+
+/// `text` with `escape` of each character that could control a terminal.
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     if !text.contains(is_wild) {
         return Cow::Borrowed(text);
     }
     let mut clean = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match c {
-            c if !is_wild(c) => clean.push(c),
-            '\r' => clean.push_str("\\r"),
-            c if (c as u32) < 256 => _ = write!(clean, "\\x{:02x}", c as u32),
-            c => _ = write!(clean, "\\u{{{:x}}}", c as u32),
+        if is_wild(c) {
+            clean.push_str(&escape(c));
+        } else {
+            clean.push(c);
         }
     }
     Cow::Owned(clean)
+}
+
+fn is_wild(c: char) -> bool {
+    let is_plain = c == '\n' || c == '\t';
+    // Marks that change the direction of text can make one path look like another.
+    let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    (c.is_control() && !is_plain) || is_direction
 }
 
 /// Whether stderr is a terminal, so that a line can be overwritten.
@@ -179,6 +206,8 @@ pub(crate) fn redraw(lines: usize, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -187,5 +216,15 @@ mod tests {
         assert_eq!(printable("\x1b[31mred\x07\r"), "\\x1b[31mred\\x07\\r");
         assert_eq!(printable("\u{9b}2J \u{7f}"), "\\x9b2J \\x7f");
         assert_eq!(printable("a\u{202e}txt.exe"), "a\\u{202e}txt.exe");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_in_a_document_is_valid_json_and_controls_no_terminal(text in any::<String>()) {
+            let document = serde_json::json!({ "text": text, &text: ["\u{9b}\u{7f}\u{202e}"] });
+            let printed = escaped(&document.to_string(), json_escape).into_owned();
+            prop_assert!(!printed.contains(is_wild));
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), document);
+        }
     }
 }

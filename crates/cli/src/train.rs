@@ -156,7 +156,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     match style {
         OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop)?,
         OutputStyle::Json => {
-            terminal::line(&summary(&config, ended, &history, adapted.as_ref()).to_string());
+            terminal::json(&summary(&config, ended, &history, adapted.as_ref()));
         }
     }
     match ended {
@@ -214,7 +214,7 @@ fn not_now(reason: Option<String>, style: OutputStyle) -> Outcome {
     match (failure, style) {
         (None, _) => {}
         (Some(failure), OutputStyle::Text) => terminal::err(&failure.to_text()),
-        (Some(failure), OutputStyle::Json) => terminal::line(&failure.to_json().to_string()),
+        (Some(failure), OutputStyle::Json) => terminal::json(&failure.to_json()),
     }
     Outcome::No
 }
@@ -270,8 +270,7 @@ fn refuse(planned: &PlannedRun, style: OutputStyle) -> Result<(), Failure> {
             terminal::err(&fit_options::hints(&found, engine));
         }
         OutputStyle::Json => {
-            let report = serde_json::to_string_pretty(report);
-            terminal::line(&report.expect("a report is plain data"));
+            terminal::json_pretty(report);
         }
     }
     Ok(())

@@ -63,7 +63,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     }
     let summary = watch.summary();
     match style {
-        OutputStyle::Json => terminal::line(&json!({ "summary": summary }).to_string()),
+        OutputStyle::Json => terminal::json(&json!({ "summary": summary })),
         OutputStyle::Text => terminal::out(&text(&summary)),
     }
     Ok(Outcome::Yes)
@@ -131,8 +131,7 @@ impl Screen {
         self.samples += 1;
         match self.medium {
             Medium::Program => {
-                let json = serde_json::to_string(sample).expect("a sample is plain data");
-                terminal::line(&json);
+                terminal::json(sample);
             }
             Medium::Pipe => {
                 let rows = rows(watch, sample).into_iter();

@@ -108,7 +108,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     }
     sandbox.print(&names::next(format!("fitgpt train  ({})", words::train())));
     if style == OutputStyle::Json {
-        terminal::line(&json!({ "steps": shown, "seconds": seconds }).to_string());
+        terminal::json(&json!({ "steps": shown, "seconds": seconds }));
     }
     Ok(Outcome::Yes)
 }

@@ -112,7 +112,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     match style {
         OutputStyle::Json => {
             let facts = json!({ "address": shown, "port": port, "pid": std::process::id() });
-            terminal::line(&facts.to_string());
+            terminal::json(&facts);
         }
         OutputStyle::Text => {
             terminal::line(&messages::ready(&shown));
