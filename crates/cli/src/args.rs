@@ -11,14 +11,19 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 use fitgpt_checkpoint::output::{self, Replace};
+use fitgpt_commands::{Failure, origin};
 use fitgpt_config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written};
 use fitgpt_files::os;
 use fitgpt_fit::device::GPUS;
 
-use super::{Failure, keys, named, origin};
+use super::{keys, named};
 use crate::{
     terminal,
-    words::{self, Say as _, failure as sentences, lang},
+    words::{
+        self, Say as _,
+        args::{not_utf8, presets_are},
+        lang,
+    },
 };
 
 /// Far more than any config, which has a few kilobytes.
@@ -246,13 +251,13 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     match os::read_text(path, MAX_CONFIG_BYTES) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            let not_utf8 = sentences::not_utf8();
+            let not_utf8 = not_utf8();
             let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
             Err(Failure::unreadable(path, &error))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => built_in().ok_or_else(|| {
             let names: Vec<_> = presets().map(|(name, _)| name).collect();
-            let hint = sentences::presets_are(names.join(", "));
+            let hint = presets_are(names.join(", "));
             Failure::unreadable(path, &error).hint(hint)
         }),
         Err(error) => Err(Failure::unreadable(path, &error)),

@@ -4,6 +4,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fitgpt_commands::Failure;
 use fitgpt_config::{Config, Precision, Written};
 use fitgpt_run::{
     bench::{self, Effort, MachinePeaks, Measured, OpTimes, TimedProgram},
@@ -13,7 +14,7 @@ use fitgpt_run::{
 use serde_json::json;
 
 use super::{
-    Failure, Outcome, OutputStyle, args,
+    Outcome, OutputStyle, args,
     estimate::{self, Bounds, RatedCard},
     plan,
 };

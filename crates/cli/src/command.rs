@@ -59,7 +59,8 @@ mod tests {
     use fitgpt_config::Written;
 
     use super::*;
-    use crate::{Failure, args::written};
+    use crate::args::written;
+    use fitgpt_commands::Failure;
 
     fn read(args: &[&str]) -> Result<Written, Failure> {
         let matches = command().try_get_matches_from(args).unwrap();

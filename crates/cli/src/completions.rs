@@ -2,8 +2,9 @@
 
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
+use fitgpt_commands::Failure;
 
-use super::{Failure, Outcome};
+use super::Outcome;
 use crate::terminal;
 
 pub(super) fn command() -> Command {

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_commands::{Failure, held_by};
 use fitgpt_config::Config;
 use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_files::os;
@@ -13,13 +14,14 @@ use fitgpt_run::{
     device::{self, AvailableGpu, available_gpus},
     host,
 };
+use fitgpt_say::Say as _;
 use serde_json::{Value, json};
 
-use super::{Failure, Outcome, OutputStyle, args, selftest, watch};
+use super::{Outcome, OutputStyle, args, selftest, watch};
 use crate::{
     picture::meter::Meter,
     terminal,
-    words::{devices as words, left, names},
+    words::{devices as words, lang, left, names},
 };
 
 /// Columns of the names at the left.
@@ -261,7 +263,7 @@ fn about(card: &NvmlCard) -> Vec<String> {
         lines.push(format!("{bar} {}", words::card_memory(own, memory.free_bytes, whole)));
     }
     if !card.processes.is_empty() {
-        lines.push(words::held_by(words::holders(&card.processes)));
+        lines.push(held_by(&card.processes).say(lang()));
     }
     lines
 }

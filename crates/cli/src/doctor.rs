@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command};
+use fitgpt_commands::{Failure, origin};
 use fitgpt_config::Written;
 use fitgpt_doctor::{
     Context, Decoder, Diagnosis, MemoryKind, Snapshot, diagnose, explain,
@@ -15,7 +16,7 @@ use fitgpt_doctor::{
 use fitgpt_files::{formats::compression, os};
 use fitgpt_fit::device;
 
-use super::{Failure, Outcome, OutputStyle, args, keys, origin};
+use super::{Outcome, OutputStyle, args, keys};
 use crate::{
     terminal,
     words::{Say as _, doctor as sentences, lang},

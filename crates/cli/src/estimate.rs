@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use clap::ArgMatches;
+use fitgpt_commands::{Failure, target::for_a_card};
 use fitgpt_config::{Config, Precision};
 use fitgpt_fit::{
     device::{self, CardSpec, Rates},
@@ -24,7 +25,7 @@ use fitgpt_run::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle, args, plan, plan_target::for_a_card};
+use super::{Outcome, OutputStyle, args, plan};
 use crate::{
     terminal,
     words::{self, bench as text_of, grouped, names, percent},

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint::export::{self, gguf::GgufType};
+use fitgpt_commands::Failure;
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle};
+use super::{Outcome, OutputStyle};
 use crate::{
     terminal,
     words::{export as words, grouped},

@@ -4,19 +4,21 @@ use std::{array, fmt::Write as _, path::Path};
 
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_checkpoint::output::{self, Replace};
+use fitgpt_commands::{
+    Failure, fit_options,
+    target::{EngineChoice, PlanTarget},
+};
 use fitgpt_config::Written;
 use fitgpt_files::attempt::Attempt;
 use fitgpt_fit::fit::{self, Fit, FitOption};
 use fitgpt_model::report::Verdict;
+use fitgpt_say::Say as _;
 use serde_json::{Value, json};
 
-use super::{
-    Failure, Outcome, OutputStyle, args, fit_options, plan, plan_ranks,
-    plan_target::{EngineChoice, PlanTarget},
-};
+use super::{Outcome, OutputStyle, args, plan, plan_ranks, target};
 use crate::{
     terminal,
-    words::{Say as _, columns, fit as messages, hints, lang, left, localized, names, right},
+    words::{columns, fit as messages, lang, left, localized, names, right},
 };
 
 /// The command with its flags.
@@ -42,7 +44,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let mut config = written.resolve()?;
     let vocab = plan::vocab(&config)?;
     let ranks = plan_ranks::of(matches, &config, vocab)?;
-    let mut target = PlanTarget::of(matches, &config)?;
+    let mut target = target::of(matches, &config)?;
     if let Some((with_lanes, share)) = ranks {
         (config, target.share) = (with_lanes, share);
     }
@@ -145,7 +147,7 @@ fn table(found: &Fit, target: &PlanTarget, lines: &OptionCommands<'_>) -> String
     let original = &found.original;
     let mut text = String::new();
     if found.recommended.is_none() {
-        let _ = writeln!(text, "{}", hints::nothing_keeps());
+        let _ = writeln!(text, "{}", fit_options::nothing_keeps().say(lang()));
     }
     let device = names::device(&target.device.name);
     let usable = target.device.usable_bytes;

@@ -7,22 +7,16 @@
 mod words;
 mod picture;
 mod terminal;
-mod failure;
 mod demo;
 mod keys;
-mod origin;
 mod named;
 mod args;
-mod plan_target;
-mod fit_options;
-mod together;
+mod target;
 mod plan_ranks;
 mod plan;
 mod export;
 mod prepare;
 mod progress;
-mod begin;
-mod out_dir;
 mod estimate;
 mod bench;
 mod doctor;
@@ -33,7 +27,6 @@ mod selftest;
 mod watch;
 mod devices;
 mod serve;
-mod training;
 mod train;
 mod completions;
 mod command;
@@ -44,9 +37,12 @@ use clap::{
     ArgMatches,
     error::{ContextKind, ContextValue},
 };
+use fitgpt_commands::Failure;
+use fitgpt_config::Location;
+use fitgpt_say::Sentence;
 
+pub use self::command::command;
 use self::progress::LogStream;
-pub use self::{command::command, failure::Failure};
 use crate::words::Lang;
 
 /// The most values of an argument that an error lists.
@@ -90,7 +86,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(mut error) if error.use_stderr() => {
             shorten(&mut error);
             if wants_json {
-                return fail(&Failure::usage(&error), OutputStyle::Json);
+                return fail(&usage(&error), OutputStyle::Json);
             }
             terminal::err(&error.render().to_string());
             return ExitCode::from(2);
@@ -112,6 +108,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Outcome::Stopped) => ExitCode::from(130),
         Err(failure) => fail(&failure, style),
     }
+}
+
+/// The command line itself is wrong.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let message = text.lines().next().unwrap_or_default();
+    let message = message.trim_start_matches("error: ");
+    Failure::new("usage", message).at(Sentence::about(&Location::command_line()))
 }
 
 /// Leaves out a list of accepted values that would fill the screen, such as that of all cards.
@@ -145,8 +149,8 @@ fn dispatch(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure
 fn fail(failure: &Failure, style: OutputStyle) -> ExitCode {
     match style {
         _ if !failure.is_reported_here() => {}
-        OutputStyle::Json => terminal::json(&failure.to_json()),
-        OutputStyle::Text => terminal::err(&failure.to_text()),
+        OutputStyle::Json => terminal::json(&failure.to_json(words::lang())),
+        OutputStyle::Text => terminal::err(&failure.to_text(words::lang())),
     }
     ExitCode::from(2)
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches};
+use fitgpt_commands::Failure;
 use fitgpt_config::{ConfigValue, InitFrom, Written};
 use fitgpt_files::os;
 use fitgpt_prepare::{
@@ -19,7 +20,6 @@ use fitgpt_run::{
     stop::StopFlag,
 };
 
-use super::Failure;
 use crate::{
     terminal,
     words::{grouped, hub as words},

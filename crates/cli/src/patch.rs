@@ -3,10 +3,11 @@
 use std::{path::Path, sync::LazyLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_commands::Failure;
 use fitgpt_fit::patch::{self, File, NotFound, Patch, Patched, folder};
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle, args::SuggestedValues};
+use super::{Outcome, OutputStyle, args::SuggestedValues};
 use crate::{
     terminal,
     words::{names, patch as words},

@@ -4,11 +4,15 @@ use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_checkpoint::output;
+use fitgpt_commands::{
+    Failure, fit_options,
+    target::{EngineChoice, PlanTarget},
+};
 use fitgpt_config::{Config, Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_fit::{
     device,
-    fit::{self, Patch},
+    fit::{self, Fit, Patch},
     torch,
 };
 use fitgpt_model::{
@@ -22,12 +26,13 @@ use fitgpt_run::{
     setup::RunSetup,
     time::{Kernels, RunTime},
 };
+use fitgpt_say::Say as _;
 use serde::Serialize;
 
 use super::{
-    Failure, Outcome, OutputStyle, args, fit_options, named,
+    Outcome, OutputStyle, args, named,
     plan_ranks::{self, PlannedRanks},
-    plan_target::{EngineChoice, PlanTarget},
+    target,
 };
 use crate::{
     picture::{
@@ -36,8 +41,15 @@ use crate::{
         html, svg,
     },
     terminal,
-    words::{self, Say as _, grouped},
+    words::{self, grouped, lang},
 };
+
+/// The best options as text to print below a refusal.
+pub(super) fn advice(found: &Fit, engine: EngineChoice) -> String {
+    let lines = fit_options::advice(found, engine).into_iter();
+    let lines = lines.map(|line| format!("{}{}\n", words::names::hint(), line.say(lang())));
+    format!("\n{}", lines.collect::<String>())
+}
 
 /// Adds the flags of this command.
 pub(super) fn with_pictures(command: Command) -> Command {
@@ -83,8 +95,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     }
     args::check_output(matches, "svg", output::SVG)?;
     args::check_output(matches, "html", output::HTML)?;
-    let targets =
-        EngineChoice::of(matches).iter().map(|e| PlanTarget::of_engine(*e, matches, &config));
+    let targets = target::engines(matches).iter().map(|e| target::of_engine(*e, matches, &config));
     let mut targets: Vec<_> = targets.collect::<Result<_, _>>()?;
     for target in &mut targets {
         target.share = share;
@@ -120,7 +131,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         }
         if answer == Outcome::No {
             let found = fit_options::all_after(last.report, &config, vocab, target);
-            terminal::err(&fit_options::hints(&found, target.engine));
+            terminal::err(&advice(&found, target.engine));
         }
         if let Some(ranks) = &ranks {
             terminal::line(&ranks.text());

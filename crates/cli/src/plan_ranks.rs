@@ -1,6 +1,7 @@
 //! `plan --ranks` and `fit --ranks`: the memory and the network traffic of one of several ranks.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use fitgpt_commands::{Failure, target::EngineChoice, together};
 use fitgpt_config::Config;
 use fitgpt_model::{Model, Parameter, job::Job, optimizer::Optimizer, shard::Share};
 use fitgpt_program::units::Bytes;
@@ -11,7 +12,7 @@ use fitgpt_run::{
 };
 use serde::Serialize;
 
-use super::{Failure, plan_target::EngineChoice, together};
+use super::target;
 use crate::words::ranks as words;
 
 /// More ranks than any cluster has.
@@ -47,7 +48,7 @@ pub(super) fn of(
     vocab: u32,
 ) -> Result<Option<(Config, Share)>, Failure> {
     let Some(ranks) = matches.get_one::<u32>("ranks").copied() else { return Ok(None) };
-    if EngineChoice::of(matches).contains(&EngineChoice::Torch) {
+    if target::engines(matches).contains(&EngineChoice::Torch) {
         return Err(Failure::new("usage", words::ranks_of_fitgpt()));
     }
     of_count(ranks, config, vocab).map(Some)

@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValue};
+use fitgpt_commands::Failure;
 use fitgpt_data::tokenizer::{EndOfTextOrigin, EndOfTextToken};
 use fitgpt_files::os;
 use fitgpt_prepare::{
@@ -18,7 +19,7 @@ use fitgpt_prepare::{
 use fitgpt_program::units::Bytes;
 use fitgpt_run::stop::StopFlag;
 
-use super::{Failure, Outcome, OutputStyle, named};
+use super::{Outcome, OutputStyle, named};
 use crate::{
     terminal,
     words::{Say as _, grouped, hub as hub_words, lang, prepare as words},
@@ -174,7 +175,8 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     match style {
         OutputStyle::Json => {
             // A path that is not Unicode has no JSON.
-            serde_json::to_string(&summary).map_err(|error| Failure::new("prepare", error))?;
+            serde_json::to_string(&summary)
+                .map_err(|error| Failure::new("prepare", error.to_string()))?;
             terminal::json(&summary);
         }
         OutputStyle::Text => terminal::out(&text(&summary)),

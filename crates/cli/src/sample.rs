@@ -4,34 +4,24 @@ use std::{path::Path, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{Architecture, NanoGptRun, PositionRows, Tensors, Weights};
-use fitgpt_config::{Config, Family};
-use fitgpt_data::{
-    Dataset,
-    tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
-};
-use fitgpt_files::os;
+use fitgpt_checkpoint::{NanoGptRun, PositionRows, Tensors, Weights};
+use fitgpt_commands::{Failure, begin, prompt};
+use fitgpt_config::Config;
+use fitgpt_data::tokenizer::{Stream, Tokenizer};
 use fitgpt_model::model;
 use fitgpt_run::{
     device::Runner,
     sample::{Choice, ContextWindow, Sampler},
     setup,
     stop::StopFlag,
-    train::Samples,
 };
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle, args, begin, named};
+use super::{Outcome, OutputStyle, args, named};
 use crate::{
     terminal,
     words::{self, Say as _, lang, names, sample as text},
 };
-
-/// Far more than any model's context.
-const MAX_PROMPT_BYTES: u64 = 64 << 20;
-
-/// Tokens of a sample that a run draws while it trains and at its end.
-const MAX_TOKENS_OF_A_RUN: u32 = 400;
 
 /// What nanoGPT prints after every sample.
 const SEPARATOR: &str = "---------------";
@@ -84,29 +74,13 @@ fn next_step(config: &Config, folder: &Path) -> String {
     format!("{}  ({why})\n", names::next(command))
 }
 
-/// The samples that a run draws while it trains; `None` if it draws none. `folder` has the
-/// tokenizer's files.
-pub(super) fn in_training(
-    config: &Config,
-    folder: &Path,
-    architecture: &Architecture,
-) -> Result<Option<Samples>, Failure> {
-    if config.sample_interval() == 0 {
-        return Ok(None);
-    }
-    let tokenizer = tokenizer(config, None, folder, architecture)?;
-    let prompt = prompt(config, &tokenizer, architecture.model.vocab)?;
-    let n_tokens = config.max_new_tokens().min(MAX_TOKENS_OF_A_RUN);
-    Ok(Some(Samples { tokenizer, prompt, choice: Choice::new(config), n_tokens }))
-}
-
 /// Prints one sample of the model that was just trained.
 pub(super) fn after_training(
     config: &Config,
     out_dir: &Path,
     stop: &StopFlag,
 ) -> Result<(), Failure> {
-    let tokens = i64::from(config.max_new_tokens().min(MAX_TOKENS_OF_A_RUN));
+    let tokens = i64::from(config.max_new_tokens().min(prompt::MAX_TOKENS_OF_A_RUN));
     let one = [("num_samples", 1i64.into()), ("max_new_tokens", tokens.into())];
     let config = config.with("train", one)?;
     let folder = checkpoint::weights_dir(out_dir);
@@ -124,9 +98,9 @@ fn generate(
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
     let dataset = weights.nanogpt().and_then(NanoGptRun::dataset);
-    let tokenizer = tokenizer(config, dataset, folder, &architecture)?;
+    let tokenizer = prompt::tokenizer(config, dataset, folder, &architecture)?;
     let vocab = architecture.model.vocab;
-    let prompt = prompt(config, &tokenizer, vocab)?;
+    let prompt = prompt::prompt(config, &tokenizer, vocab)?;
     let config = with_shape(config, &weights, prompt.len())?;
 
     let runner = Runner::of(&config)?;
@@ -256,59 +230,4 @@ fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Confi
         .map_err(|error| Failure::new("checkpoint", error.say(lang())))?;
     let changes = [("block_size", block.into()), ("eval_block_size", 0_u32.into())];
     Ok(config.with("the checkpoint", weights.description().pairs().chain(changes))?)
-}
-
-/// The tokenizer of a checkpoint: its own, else the `tokenizer.json` next to it, else that of a
-/// dataset, first the one that nanoGPT's `ckpt.pt` names.
-fn tokenizer(
-    config: &Config,
-    dataset: Option<&str>,
-    folder: &Path,
-    there: &Architecture,
-) -> Result<Tokenizer, Failure> {
-    if let Some(tokenizer) = &there.tokenizer {
-        return Ok(tokenizer.clone());
-    }
-    let file = folder.join(TOKENIZER_FILE);
-    if file.is_file() {
-        return Ok(Tokenizer::Json(Json::open(&file)?));
-    }
-    let is_gpt2 = there.model.family == Family::Gpt2;
-    for dataset in dataset.into_iter().chain([config.dataset()]) {
-        if let Ok(data) = Dataset::open(dataset, Path::new("."))
-            && data.vocab_size() == there.model.vocab
-        {
-            return Ok(data.tokenizer().within(data.vocab_size()));
-        }
-    }
-    let is_long = there.model.vocab > END_OF_TEXT;
-    Ok(if is_gpt2 && is_long { Tokenizer::Gpt2 } else { Tokenizer::Ids })
-}
-
-/// The tokens to continue. An empty prompt becomes the start of a document.
-fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>, Failure> {
-    let start = match config.start().strip_prefix("FILE:") {
-        Some(path) => {
-            let path = Path::new(path);
-            os::read_text(path, MAX_PROMPT_BYTES)
-                .map_err(|error| Failure::unreadable(path, &error))?
-        }
-        None => config.start().to_owned(),
-    };
-    let tokens = match tokenizer.encode(&start) {
-        // nanoGPT's default prompt, which not every character vocabulary has.
-        Err(_) if start == "\n" => Vec::new(),
-        other => other?,
-    };
-    if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
-        return Err(Failure::new("tokenizer", text::unknown_token(token, vocab)));
-    }
-    if !tokens.is_empty() {
-        return Ok(tokens);
-    }
-    Ok(match tokenizer {
-        Tokenizer::Gpt2 => vec![END_OF_TEXT],
-        Tokenizer::Chars(_) => tokenizer.encode("\n").unwrap_or_else(|_| vec![0]),
-        Tokenizer::Json(_) | Tokenizer::Ids => vec![0],
-    })
 }

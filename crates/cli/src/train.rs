@@ -7,6 +7,13 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint::output;
+use fitgpt_commands::{
+    Failure, begin,
+    fit_options::AdaptedConfig,
+    out_dir::ExistingRun,
+    together::together,
+    train::{self, FinishedRun, Opening, PlannedRun, TrainRequest},
+};
 use fitgpt_config::{Config, InitFrom};
 use fitgpt_files::attempt::Attempt;
 use fitgpt_model::{Model, Parameter, ParameterRole};
@@ -16,19 +23,10 @@ use fitgpt_run::{
     stop::StopFlag,
     train::{LossHistory, RunEnd},
 };
+use fitgpt_say::Sentence;
 use serde_json::json;
 
-use super::{
-    Failure, Outcome, OutputStyle, args, begin, failure,
-    fit_options::{self, AdaptedConfig},
-    named,
-    out_dir::ExistingRun,
-    plan,
-    progress::RunLines,
-    sample,
-    together::together,
-    training::{self, FinishedRun, Opening, PlannedRun, TrainRequest},
-};
+use super::{Outcome, OutputStyle, args, named, plan, progress::RunLines, sample};
 use crate::{
     picture::{curve, curve_svg},
     terminal,
@@ -85,7 +83,7 @@ fn flags() -> Command {
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let ranks = Ranks::start(|silent| {
         let message = silent.say(lang());
-        terminal::err(&format!("{}{}{message}\n", failure::label(), names::error()));
+        terminal::err(&format!("{}{}{message}\n", fitgpt_commands::label(lang()), names::error()));
     })?;
     if !ranks.is_root() {
         terminal::only_errors();
@@ -113,7 +111,7 @@ fn run_as(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result
 
 /// Trains as one of `ranks`.
 fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<Outcome, Failure> {
-    let stop = training::stop_flag(ranks)?;
+    let stop = train::stop_flag(ranks)?;
     // A closed pipe or a full disk on stdout must not end a run.
     terminal::continue_without_stdout();
     let request = together(ranks, request(matches, ranks))?;
@@ -181,7 +179,7 @@ fn request(matches: &ArgMatches, ranks: &Ranks) -> Result<TrainRequest, Failure>
         wants_tensorboard: matches.get_flag("tensorboard"),
         svg: svg.filter(|_| ranks.is_root()),
         inputs: args::files(matches).into_iter().map(PathBuf::from).collect(),
-        note: terminal::note,
+        note: |note| terminal::note(&note.say(lang())),
     })
 }
 
@@ -209,12 +207,12 @@ fn show_page(folder: &Path) {
 }
 
 /// Prints why the run cannot start now, if it is known on this rank.
-fn not_now(reason: Option<String>, style: OutputStyle) -> Outcome {
+fn not_now(reason: Option<Sentence>, style: OutputStyle) -> Outcome {
     let failure = reason.map(|reason| Failure::new("memory", reason));
     match (failure, style) {
         (None, _) => {}
-        (Some(failure), OutputStyle::Text) => terminal::err(&failure.to_text()),
-        (Some(failure), OutputStyle::Json) => terminal::json(&failure.to_json()),
+        (Some(failure), OutputStyle::Text) => terminal::err(&failure.to_text(lang())),
+        (Some(failure), OutputStyle::Json) => terminal::json(&failure.to_json(lang())),
     }
     Outcome::No
 }
@@ -233,10 +231,11 @@ fn introduction(planned: &PlannedRun, ranks: &Ranks, wants_fit: bool) -> String 
         text += &ranks_words::more_connections();
         text.push('\n');
     }
-    text += &begin::introduction(&planned.start, config);
+    text += &begin::introduction(lang(), &planned.start, config);
     if wants_fit && report.fits {
         let adapted = planned.adapted.as_ref();
-        text += &adapted.map_or_else(|| words::fits_already() + "\n", AdaptedConfig::text);
+        text +=
+            &adapted.map_or_else(|| words::fits_already() + "\n", |adapted| adapted.text(lang()));
     }
     text + &plan::text(report)
 }
@@ -265,9 +264,9 @@ fn refuse(planned: &PlannedRun, style: OutputStyle) -> Result<(), Failure> {
     let report = planned.report();
     match style {
         OutputStyle::Text => {
-            terminal::err(&format!("{}{}", failure::label(), plan::refusal(report)));
+            terminal::err(&format!("{}{}", fitgpt_commands::label(lang()), plan::refusal(report)));
             let (found, engine) = planned.options()?;
-            terminal::err(&fit_options::hints(&found, engine));
+            terminal::err(&plan::advice(&found, engine));
         }
         OutputStyle::Json => {
             terminal::json_pretty(report);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{ArgMatches, parser::ValueSource};
+use fitgpt_commands::{Failure, target::EngineChoice};
 use fitgpt_files::os;
 use fitgpt_fit::torch::Rules;
 use fitgpt_program::units::Bytes;
@@ -20,10 +21,7 @@ use fitgpt_run::{
 };
 use serde_json::json;
 
-use super::{
-    Failure, Outcome, OutputStyle, args, plan,
-    plan_target::{EngineChoice, PlanTarget},
-};
+use super::{Outcome, OutputStyle, args, plan, target};
 use crate::{
     picture::meter::{Meter, history},
     terminal,
@@ -81,9 +79,9 @@ fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<WatchedPlan>
     let name = pid.and_then(os::process_name);
     let is_python = name.is_some_and(|name| name.to_ascii_lowercase().starts_with("python"));
     let target = if is_python && !is_named {
-        PlanTarget::of_engine(EngineChoice::Torch, matches, &config)?
+        target::of_engine(EngineChoice::Torch, matches, &config)?
     } else {
-        PlanTarget::of(matches, &config)?
+        target::of(matches, &config)?
     };
     let report = plan::report(&config, plan::vocab(&config)?, &target)?;
     let is_for_cards = match target.engine {
@@ -201,7 +199,8 @@ fn rows(watch: &MemoryWatch, sample: &MemorySample) -> Vec<MeterRow> {
         }
         let others_on_card: Vec<_> = card.processes.iter().filter(|h| Some(h.pid) != pid).collect();
         if !others_on_card.is_empty() {
-            let _ = write!(figures, "  {}", words::others(words::holders(others_on_card)));
+            let _ =
+                write!(figures, "  {}", words::others(fitgpt_commands::holders(others_on_card)));
         }
         let meter = Meter { own: own_bytes, others, whole, mark };
         let label = words::label_card(card.index);

@@ -16,6 +16,6 @@ pub use self::{
     lang::Lang,
     message::{Message, assert_layout},
     number::{grouped, localized},
-    sentence::{Say, SayError, Sentence},
+    sentence::{Phrase, Say, SayError, Sentence},
     width::{columns, left, right},
 };

@@ -36,12 +36,17 @@ macro_rules! displays_english {
 
 /// A finished sentence, in every language: for a message that outlives the fact that it is about.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sentence([String; 4]);
+pub struct Sentence(Box<[String; 4]>);
 
 impl Sentence {
     /// What `write` writes in each language.
     pub fn of(write: impl Fn(Lang) -> String) -> Self {
-        Self(Lang::ALL.map(write))
+        Self(Box::new(Lang::ALL.map(write)))
+    }
+
+    /// What `fact` says.
+    pub fn about(fact: &impl Say) -> Self {
+        Self::of(|lang| fact.say(lang))
     }
 
     /// A text that is the same in every language.
@@ -53,6 +58,38 @@ impl Sentence {
 impl Say for Sentence {
     fn say(&self, lang: Lang) -> String {
         self.0[lang as usize].clone()
+    }
+}
+
+impl From<String> for Sentence {
+    /// A text in the language of its reader.
+    fn from(text: String) -> Self {
+        Self::literal(text)
+    }
+}
+
+impl From<&str> for Sentence {
+    fn from(text: &str) -> Self {
+        Self::literal(text)
+    }
+}
+
+/// What may stand in a gap of a [`Sentence`]: another one, or a value that is the same in every
+/// language.
+pub trait Phrase {
+    /// Its text in `lang`.
+    fn phrase(&self, lang: Lang) -> String;
+}
+
+impl<T: fmt::Display> Phrase for T {
+    fn phrase(&self, _: Lang) -> String {
+        self.to_string()
+    }
+}
+
+impl Phrase for Sentence {
+    fn phrase(&self, lang: Lang) -> String {
+        self.say(lang)
     }
 }
 

@@ -8,12 +8,13 @@ mod sandbox;
 use std::{path::Path, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_commands::Failure;
 use fitgpt_program::units::Bytes;
 use fitgpt_run::{budget::HOST_OVERHEAD, stop::StopFlag};
 use serde_json::json;
 
 use self::sandbox::{DemoFolder, Excerpt, Sandbox, StepError};
-use super::{Failure, Outcome, OutputStyle};
+use super::{Outcome, OutputStyle};
 use crate::{
     terminal,
     words::{demo as words, names},
@@ -74,7 +75,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let folder = match matches.get_one::<String>("keep") {
         Some(path) => DemoFolder::kept(Path::new(path))
             .map_err(|error| Failure::new("file", words::file(path, error)))?,
-        None => DemoFolder::temporary().map_err(|error| Failure::new("file", error))?,
+        None => DemoFolder::temporary().map_err(|error| Failure::new("file", error.to_string()))?,
     };
     let sandbox = Sandbox::new(folder, matches.get_one("lang"), style, stop)?;
     let started = Instant::now();

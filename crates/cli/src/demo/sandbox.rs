@@ -10,12 +10,13 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
+use fitgpt_commands::Failure;
 use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
 use fitgpt_run::stop::StopFlag;
 use serde_json::Value;
 
-use super::super::{Failure, OutputStyle};
+use super::super::OutputStyle;
 use crate::{terminal, words::demo as words};
 
 /// The file with everything that the commands printed.
@@ -92,7 +93,8 @@ impl Sandbox {
         style: OutputStyle,
         stop: StopFlag,
     ) -> Result<Self, Failure> {
-        let program = std::env::current_exe().map_err(|error| Failure::new("demo", error))?;
+        let program =
+            std::env::current_exe().map_err(|error| Failure::new("demo", error.to_string()))?;
         let lang = lang.map(|code| format!("--lang={code}"));
         Ok(Self { folder, program, lang, style, stop })
     }

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fitgpt_commands::Failure;
 use fitgpt_config::SizeLimit;
 use fitgpt_fit::device::GPUS;
 use fitgpt_program::TensorClass;
@@ -21,11 +22,7 @@ use fitgpt_serve::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Failure, args},
-    diagnosis,
-    error::ApiError,
-    lang_of, planner,
-    training::Trainings,
+    super::args, diagnosis, error::ApiError, lang_of, planner, training::Trainings,
     work::WorkPermits,
 };
 use crate::{

@@ -86,7 +86,7 @@ pub(super) fn diagnose(
         context.read_config("config.py", &known.config, &args::facts());
     }
     if let Some(name) = known.gpu.as_deref().filter(|name| !name.is_empty()) {
-        context.gpu = Some(device::find(name)?);
+        context.gpu = Some(device::find(name).map_err(fitgpt_commands::Failure::from)?);
     }
     let (head, tail) = ends(&bytes);
     let input = doctor::read(&mut head.chain(tail), Path::new("the upload"), LIMITS)?;

@@ -1,8 +1,10 @@
 //! Why a request of the page has no document.
 
+use fitgpt_commands::Failure;
+use fitgpt_config::ConfigError;
 use fitgpt_serve::{Refusal, Response};
 
-use super::super::Failure;
+use crate::words::lang;
 
 /// Why a request has no document.
 pub(super) enum ApiError {
@@ -18,8 +20,14 @@ impl From<Refusal> for ApiError {
     }
 }
 
-impl<E: Into<Failure>> From<E> for ApiError {
-    fn from(error: E) -> Self {
+impl From<Failure> for ApiError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<ConfigError> for ApiError {
+    fn from(error: ConfigError) -> Self {
         Self::Failed(error.into())
     }
 }
@@ -29,7 +37,7 @@ impl From<ApiError> for Response {
         match error {
             ApiError::Refused(refusal) => refusal.into(),
             ApiError::Failed(failure) => {
-                let text = failure.to_json_with_hints().to_string();
+                let text = failure.to_json_with_hints(lang()).to_string();
                 Self::text(422, "application/json", text)
             }
         }

@@ -17,12 +17,13 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use fitgpt_commands::Failure;
 use fitgpt_files::os;
 use fitgpt_run::stop::StopFlag;
 use fitgpt_serve::{Guard, RecordFile, Runs};
 use serde_json::json;
 
-use super::{Failure, Outcome, OutputStyle};
+use super::{Outcome, OutputStyle};
 use crate::{
     terminal,
     words::{self, serve as messages},

@@ -9,6 +9,10 @@ use std::{
     thread,
 };
 
+use fitgpt_commands::{
+    Failure, fit_options, origin,
+    target::{DeviceFlags, EngineChoice, PlanTarget},
+};
 use fitgpt_config::{Config, ConfigValue, Precision, Written, divisors};
 use fitgpt_data::{Dataset, GPT2_VOCAB_SIZE};
 use fitgpt_fit::{fit, torch};
@@ -27,9 +31,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        Failure, args, fit as fit_command, fit_options, origin, plan as plan_command,
+        args, fit as fit_command, plan as plan_command,
         plan_ranks::{self, PlannedRanks},
-        plan_target::{DeviceFlags, EngineChoice, PlanTarget},
     },
     error::ApiError,
     powers,
@@ -40,8 +43,8 @@ use crate::{
         scale::figure_next_to,
     },
     words::{
-        self, Say as _, fit as fit_words, grouped, names, plan as plan_words, ranks as ranks_words,
-        serve as messages,
+        self, Say as _, fit as fit_words, grouped, lang, names, plan as plan_words,
+        ranks as ranks_words, serve as messages,
     },
 };
 
@@ -244,7 +247,7 @@ pub(super) fn plan(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> 
         Ok(document) => document,
         // A config may be supported by only one of the engines.
         Err(failure) => {
-            let error = &failure.to_json_with_hints()["error"];
+            let error = &failure.to_json_with_hints(lang())["error"];
             json!({ "engine": engine_name(engine), "failure": error })
         }
     };
@@ -377,7 +380,8 @@ pub(super) fn alive(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError>
         EngineChoice::Fitgpt => {
             let PlanTarget { device, overhead, precision, runner, share, .. } = target;
             let setup =
-                RunSetup::of_share(&config, *vocab, precision, &runner, device, overhead, share)?;
+                RunSetup::of_share(&config, *vocab, precision, &runner, device, overhead, share)
+                    .map_err(Failure::from)?;
             let mut programs = setup.plan.plan().programs.iter().map(|planned| &planned.program);
             let found = programs.find(|program| program.name() == state.phase);
             found.map(|program| tensors_at(program, state.op, &runner.target()))

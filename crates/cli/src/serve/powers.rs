@@ -7,11 +7,11 @@
 
 use std::path::{Path, PathBuf};
 
+use fitgpt_commands::Failure;
 use fitgpt_config::{Config, ConfigValue, InitFrom, Written};
 use fitgpt_data::STORIES;
 use fitgpt_run::pretrained;
 
-use super::super::Failure;
 use crate::words::serve as messages;
 
 /// What a request may do with a key that takes any text.

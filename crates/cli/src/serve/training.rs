@@ -15,12 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fitgpt_commands::Failure;
 use fitgpt_files::{attempt::Attempt, os};
 use fitgpt_serve::{Runs, refuse};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{super::Failure, error::ApiError, planner};
+use super::{error::ApiError, planner};
 use crate::words::{lang, serve as messages};
 
 /// The most runs that were started from the page and have not ended.

@@ -1,16 +1,6 @@
 //! What `devices` and `devices --watch` print.
 
-use fitgpt_run::{budget::HostLimit, cards::MemoryHolder};
-
-/// `4711 python 512 MiB, …`
-pub(crate) fn holders<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> String {
-    let one = |holder: &MemoryHolder| {
-        let name = holder.name.as_deref().unwrap_or("?");
-        let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
-        format!("{} {name} {bytes}", holder.pid)
-    };
-    list.into_iter().map(one).collect::<Vec<_>>().join(", ")
-}
+use fitgpt_run::budget::HostLimit;
 
 messages! {
     label_memory() { en: "memory", zh: "内存", ja: "メモリ", de: "Speicher" }
@@ -168,12 +158,6 @@ messages! {
         zh: "已用显存 {used}，空闲 {free}，共 {total}",
         ja: "VRAM 使用中 {used}、空き {free}、合計 {total}",
         de: "VRAM: {used} belegt, {free} frei von {total}",
-    }
-    held_by(holders) {
-        en: "held by {holders}",
-        zh: "占用者：{holders}",
-        ja: "使用プロセス: {holders}",
-        de: "belegt von {holders}",
     }
     others(holders) {
         en: "others: {holders}",

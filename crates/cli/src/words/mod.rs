@@ -21,14 +21,13 @@ macro_rules! messages {
 }
 
 mod lang;
+pub(crate) mod args;
 pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod export;
-pub(crate) mod failure;
 pub(crate) mod fit;
-pub(crate) mod hints;
 pub(crate) mod hub;
 pub(crate) mod names;
 pub(crate) mod patch;

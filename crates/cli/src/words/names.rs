@@ -1,23 +1,15 @@
 //! Words that several commands use.
 
+use fitgpt_commands::labels;
 use fitgpt_program::TensorClass;
 use fitgpt_run::budget::{A_CARD, THIS_MACHINE};
 
+use crate::words::lang;
+
 messages! {
-    /// Before what went wrong.
-    error() { en: "error: ", zh: "错误：", ja: "エラー: ", de: "Fehler: " }
-    /// Before advice.
-    hint() { en: "hint: ", zh: "提示：", ja: "ヒント: ", de: "Tipp: " }
-    /// Before a note that is not part of the answer.
-    note() { en: "note: ", zh: "注意：", ja: "注: ", de: "Hinweis: " }
     /// The last line of a command: what to run now.
     next(command) {
         en: "next: {command}", zh: "下一步：{command}", ja: "次に: {command}", de: "als Nächstes: {command}",
-    }
-
-    /// A place and what went wrong there.
-    placed(place, message) {
-        en: "{place}: {message}", zh: "{place}：{message}", ja: "{place}: {message}", de: "{place}: {message}",
     }
 
     parameters() { en: "parameters", zh: "参数", ja: "パラメータ", de: "Parameter" }
@@ -54,6 +46,21 @@ messages! {
     a_card() {
         en: "a card of this size", zh: "这个容量的显卡", ja: "この容量のカード", de: "eine Karte dieser Größe",
     }
+}
+
+/// Before what went wrong.
+pub(crate) fn error() -> String {
+    labels::error(lang())
+}
+
+/// Before advice.
+pub(crate) fn hint() -> String {
+    labels::hint(lang())
+}
+
+/// Before a note that is not part of the answer.
+pub(crate) fn note() -> String {
+    labels::note(lang())
 }
 
 /// A device from its name in a report; a card keeps its name.

@@ -13,10 +13,4 @@ messages! {
     /// In brackets, after the next command.
     continues() { en: "continues your text", zh: "续写你的文本", ja: "入力した文章の続きを生成", de: "setzt eigenen Text fort" }
     exports() { en: "a file for llama.cpp", zh: "供 llama.cpp 使用的文件", ja: "llama.cpp 用のファイル", de: "eine Datei für llama.cpp" }
-    unknown_token(token, vocab) {
-        en: "the prompt has token {token}, but the model has only {vocab} tokens",
-        zh: "提示中有 token {token}，而模型只有 {vocab} 个 token",
-        ja: "プロンプトにトークン {token} がありますが、モデルの語彙は {vocab} トークンです",
-        de: "der Prompt hat Token {token}, das Modell hat aber nur {vocab} Tokens",
-    }
 }

@@ -12,13 +12,14 @@ use fitgpt_data::{
 };
 use fitgpt_model::Model;
 use fitgpt_run::{pretrained, setup};
+use fitgpt_say::{Lang, Sentence};
 use serde_json::Map;
 
 use super::{Failure, origin};
-use crate::words::{ranks, train as words};
+use crate::words::{ranks, report, train as words};
 
 /// The weights that a run starts with.
-pub(super) enum Start {
+pub enum Start {
     /// Random weights.
     Scratch,
     /// The checkpoint in `out_dir`, with optimizer states and position.
@@ -30,7 +31,7 @@ pub(super) enum Start {
 impl Start {
     /// The contents of `config.json`. Tokenizer and special tokens are taken over from the weights,
     /// if they have any.
-    pub(super) fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
+    pub fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
         let from_data = data.tokenizer().within(vocab);
         let (tokenizer, special_tokens) = match self {
             Self::Resume(checkpoint, _) if checkpoint.nanogpt().is_none() => {
@@ -56,7 +57,7 @@ impl Start {
 
     /// The folder whose tokenizer files are copied to the run's folder: the data's, if it has any,
     /// else the weights'. Data with its own vocabulary uses neither.
-    pub(super) fn tokenizer_folder<'a>(&'a self, data: &'a Dataset) -> Option<&'a Path> {
+    pub fn tokenizer_folder<'a>(&'a self, data: &'a Dataset) -> Option<&'a Path> {
         let has_file = |folder: &Path| folder.join(TOKENIZER_FILE).is_file();
         if has_file(data.folder()) {
             return Some(data.folder());
@@ -69,26 +70,30 @@ impl Start {
 }
 
 /// A config and what it starts from.
-pub(super) struct StartingPoint {
-    pub(super) config: Config,
-    pub(super) start: Start,
+pub struct StartingPoint {
+    /// The config, with the keys that the weights determine.
+    pub config: Config,
+    /// The weights.
+    pub start: Start,
 }
 
 /// Whether a step is split into micro-batches as in the config, or as in the checkpoint's run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum StepSplit {
+pub enum StepSplit {
+    /// As in the config.
     AsWritten,
+    /// As in the run that is resumed.
     AsBefore,
 }
 
 impl StartingPoint {
     /// Opens the weights that the config names, and takes over the keys that they determine.
     /// `now` is what was written now, for a run that is resumed.
-    pub(super) fn of(
+    pub fn of(
         written: &Written,
         now: Option<&Written>,
         split: StepSplit,
-        note: fn(&str),
+        note: fn(&Sentence),
     ) -> Result<Self, Failure> {
         let config = written.resolve()?;
         match config.init_from() {
@@ -100,13 +105,13 @@ impl StartingPoint {
     }
 
     /// Whether it continues a run bit for bit.
-    pub(super) fn is_resumed(&self) -> bool {
+    pub fn is_resumed(&self) -> bool {
         matches!(self.start, Start::Resume(..))
     }
 
     /// Refuses weights of another shape, naming the first key that differs. Only the weights of
     /// published models can differ: their shape is known by name, before the files are opened.
-    pub(super) fn check_shape(&self, vocab: u32) -> Result<(), Failure> {
+    pub fn check_shape(&self, vocab: u32) -> Result<(), Failure> {
         let (there, folder) = match &self.start {
             Start::Scratch => return Ok(()),
             Start::Resume(checkpoint, _) => {
@@ -163,7 +168,7 @@ fn resume(
     config: &Config,
     written: &Written,
     split: StepSplit,
-    note: fn(&str),
+    note: fn(&Sentence),
 ) -> Result<StartingPoint, Failure> {
     let folder = setup::out_dir(config);
     let checkpoint = Checkpoint::open(&folder)?;
@@ -218,7 +223,7 @@ fn pretrained(name: &str, config: Config) -> Result<StartingPoint, Failure> {
 }
 
 /// The folder that a config samples from: its own checkpoint, or the weights that it names.
-pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
+pub fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
     match config.init_from() {
         InitFrom::Scratch | InitFrom::Resume => {
             Ok(checkpoint::weights_dir(&setup::out_dir(config)))
@@ -230,20 +235,20 @@ pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
 }
 
 /// The lines printed about the weights that a run starts from.
-pub(super) fn introduction(start: &Start, config: &Config) -> String {
+pub fn introduction(lang: Lang, start: &Start, config: &Config) -> String {
     if let Start::Resume(checkpoint, document) = start
         && checkpoint.nanogpt().is_some()
     {
         let RunPosition { step, updates, .. } = document.position;
-        return words::continues_nanogpt(step, updates) + "\n";
+        return report::continues_nanogpt(lang, step, updates) + "\n";
     }
     let Start::Pretrained(weights, folder) = start else { return String::new() };
     let there = weights.architecture();
     let Model { layers, heads, channels, vocab, block, .. } = there.model;
     let folder = folder.display();
-    let mut text = words::begins_from(folder, layers, heads, channels, vocab) + "\n";
+    let mut text = report::begins_from(lang, folder, layers, heads, channels, vocab) + "\n";
     if config.block_size() < block {
-        text += &(words::cropped(config.block_size(), block) + "\n");
+        text += &(report::cropped(lang, config.block_size(), block) + "\n");
     }
     text
 }

@@ -9,24 +9,23 @@ use fitgpt_files::{disk::Disk, os};
 use fitgpt_model::job::Job;
 use fitgpt_program::units::Bytes;
 use fitgpt_run::train::new_run_id;
+use fitgpt_say::Sentence;
 
 use super::{Failure, begin::Start};
-use crate::words::{Say as _, lang, train as words};
+use crate::words::train as words;
 
 /// What to do with a run that is already in the folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExistingRun {
+pub enum ExistingRun {
+    /// It is in the way.
     Refuse,
+    /// It is set aside, and removed after the first save.
     Replace,
 }
 
 /// Refuses a folder that has files of others with names that a run writes. Refuses to start a new
 /// run in a folder that has one, unless it may be replaced.
-pub(super) fn check_new(
-    start: &Start,
-    folder: &Path,
-    existing: ExistingRun,
-) -> Result<(), Failure> {
+pub fn check_new(start: &Start, folder: &Path, existing: ExistingRun) -> Result<(), Failure> {
     let contents = checkpoint::inspect(&Disk::real(), folder)?;
     if let FolderContents::Foreign(names) = &contents {
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -45,7 +44,7 @@ pub(super) fn check_new(
 }
 
 /// Locks the run's folder, and checks everything that can be checked before hours are spent.
-pub(super) fn prepare(
+pub fn prepare(
     folder: &Path,
     svg: Option<&Path>,
     start: &Start,
@@ -67,11 +66,13 @@ pub(super) fn prepare(
 
 /// A run that has begun in its folder. When it is dropped, a run that it was to replace is put back,
 /// unless the new one has saved; the folder must still be locked then.
-pub(super) struct BegunRun {
-    pub(super) held: Rc<HeldFolder>,
-    pub(super) run_id: String,
+pub struct BegunRun {
+    /// The folder.
+    pub held: Rc<HeldFolder>,
+    /// Identifies the run.
+    pub run_id: String,
     replaces: bool,
-    note: fn(&str),
+    note: fn(&Sentence),
 }
 
 impl Drop for BegunRun {
@@ -84,17 +85,17 @@ impl Drop for BegunRun {
             Ok(true) => (self.note)(&words::put_back(folder.display())),
             Ok(false) => {}
             // The next run in the folder tries again.
-            Err(error) => (self.note)(&self.held.named(error).say(lang())),
+            Err(error) => (self.note)(&Sentence::about(&self.held.named(error))),
         }
     }
 }
 
 /// Begins or continues a run in `folder`: sets an old run aside, and marks the folder as the run's.
-pub(super) fn begin(
+pub fn begin(
     folder: &Path,
     start: &Start,
     log: &Path,
-    note: fn(&str),
+    note: fn(&Sentence),
 ) -> Result<BegunRun, Failure> {
     let is_resumed = matches!(start, Start::Resume(..));
     let known = match start {

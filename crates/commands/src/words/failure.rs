@@ -1,13 +1,6 @@
 //! What a failure says next to its error: hints, and the failures that have no error of their own.
 
-messages! {
-    /// Below the path of a config that does not exist.
-    presets_are(presets) {
-        en: "built-in presets: {presets}",
-        zh: "内置预设：{presets}",
-        ja: "組み込みのプリセット: {presets}",
-        de: "eingebaute Vorlagen: {presets}",
-    }
+fitgpt_say::sentences! {
     /// Below a relative path that does not exist.
     relative_to(folder) {
         en: "paths are relative to the current folder, `{folder}`",
@@ -15,7 +8,6 @@ messages! {
         ja: "パスは現在のフォルダ `{folder}` からの相対パスです",
         de: "Pfade gelten ab dem aktuellen Ordner, `{folder}`",
     }
-    not_utf8() { en: "it is not UTF-8", zh: "不是 UTF-8 文本", ja: "UTF-8 ではありません", de: "es ist kein UTF-8" }
     /// No handler for Ctrl-C could be installed.
     no_signals(source) {
         en: "cannot handle signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "Signale lassen sich nicht abfangen: {source}",
@@ -99,5 +91,11 @@ messages! {
         zh: "降低 `--learning_rate`、加大 `--warmup_iters` 或使用 `--dtype=float32` 可以让损失保持有限；`--init_from=resume` 从最后的检查点继续",
         ja: "`--learning_rate` を下げる、`--warmup_iters` を長くする、または `--dtype=float32` にすると損失の発散を防げます。`--init_from=resume` で最後のチェックポイントから再開できます",
         de: "eine kleinere `--learning_rate`, längere `--warmup_iters` oder `--dtype=float32` halten den Loss endlich; `--init_from=resume` setzt beim letzten Checkpoint fort",
+    }
+    held_by(holders) {
+        en: "held by {holders}",
+        zh: "占用者：{holders}",
+        ja: "使用プロセス: {holders}",
+        de: "belegt von {holders}",
     }
 }

@@ -1,9 +1,7 @@
-//! An error as it is printed: a kind, a message, a place, and separate hints.
-//!
-//! Messages are in the language of the process, which is English with `--json`.
+//! A failure as it is printed: a kind, a message, a place, and separate hints, in every language.
 
 use std::{
-    fmt::{Display, Write as _},
+    fmt::Write as _,
     io::{self, ErrorKind},
     path::Path,
 };
@@ -11,7 +9,7 @@ use std::{
 use fitgpt_checkpoint::{
     CheckpointError, events::EventError, export::ExportError, output::OutputError,
 };
-use fitgpt_config::{ConfigError, Location};
+use fitgpt_config::ConfigError;
 use fitgpt_data::{DataError, tokenizer::TokenizerError};
 use fitgpt_exec::BackendError;
 use fitgpt_files::attempt::Attempt;
@@ -21,29 +19,30 @@ use fitgpt_fit::{
 };
 use fitgpt_prepare::{PrepareError, hub::HubError};
 use fitgpt_run::{
-    cards::{NvidiaDriver, NvmlCard},
+    cards::{MemoryHolder, NvidiaDriver, NvmlCard},
     device::Unavailable,
     error::RunError,
     ranks::{self, LaunchError, Mismatch},
     setup::SetupError,
 };
-use fitgpt_say::Say;
+use fitgpt_say::{Lang, Say, Sentence};
 use serde_json::{Value, json};
 
-use crate::words::{devices, failure as sentences, lang, names, ranks as words};
+use super::labels as words;
+use crate::words::{failure as sentences, ranks as ranks_words};
 
 /// `[rank 3, host b] `, or nothing in a single process.
-pub(super) fn label() -> String {
-    ranks::own_name().map_or_else(String::new, |name| format!("{} ", name.say(lang())))
+pub fn label(lang: Lang) -> String {
+    ranks::own_name().map_or_else(String::new, |name| format!("{} ", name.say(lang)))
 }
 
 /// Something went wrong; exit code 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     kind: &'static str,
-    message: String,
-    place: Option<String>,
-    hints: Vec<String>,
+    message: Sentence,
+    place: Option<Sentence>,
+    hints: Vec<Sentence>,
     reach: FailureScope,
 }
 
@@ -60,14 +59,25 @@ enum FailureScope {
 
 impl Failure {
     /// A failure without a place.
-    pub fn new(kind: &'static str, message: impl Display) -> Self {
-        let (message, hints) = (format!("{message}"), Vec::new());
+    pub fn new(kind: &'static str, message: impl Into<Sentence>) -> Self {
+        let (message, hints) = (message.into(), Vec::new());
         Self { kind, message, place: None, hints, reach: FailureScope::Alone }
+    }
+
+    /// A failure whose message is what `error` says.
+    pub fn of(kind: &'static str, error: &impl Say) -> Self {
+        Self::new(kind, Sentence::about(error))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn at(self, place: Sentence) -> Self {
+        Self { place: Some(place), ..self }
     }
 
     /// Adds a hint.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Sentence>) -> Self {
         self.hints.push(hint.into());
         self
     }
@@ -76,43 +86,35 @@ impl Failure {
     /// `device`.
     fn with_holders_of(self, device: &str) -> Self {
         let cards = NvidiaDriver::open().map_or_else(|_| Vec::new(), |driver| driver.cards());
-        held_by(&cards, device).into_iter().fold(self, Self::hint)
+        others_on(&cards, device).into_iter().fold(self, Self::hint)
     }
 
     /// The error was printed, by another rank or before.
-    pub(super) fn elsewhere() -> Self {
+    pub fn elsewhere() -> Self {
         Self { reach: FailureScope::Elsewhere, ..Self::new("rank", "") }
     }
 
     /// Marks it as known to all ranks.
-    pub(super) fn agreed(self) -> Self {
+    #[must_use]
+    pub fn agreed(self) -> Self {
         Self { reach: FailureScope::Agreed, ..self }
     }
 
     /// Whether only this rank knows about it.
-    pub(super) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.reach == FailureScope::Alone
     }
 
     /// Whether this process reports it.
-    pub(super) fn is_reported_here(&self) -> bool {
+    pub fn is_reported_here(&self) -> bool {
         self.reach != FailureScope::Elsewhere
-    }
-
-    /// The command line itself is wrong.
-    pub fn usage(error: &clap::Error) -> Self {
-        let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default();
-        let message = message.trim_start_matches("error: ");
-        let place = Some(Location::command_line().say(lang()));
-        Self { place, ..Self::new("usage", message) }
     }
 
     /// A file that cannot be read.
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
-        let message = Attempt::Read.failed(lang(), path, error);
+        let message = Sentence::of(|lang| Attempt::Read.failed(lang, path, error));
         let failure = Self::new("file", message).missing(path, error);
-        Self { place: Some(path.display().to_string()), ..failure }
+        failure.at(Sentence::literal(path.display()))
     }
 
     /// Adds the folder in which a relative path was not found.
@@ -135,38 +137,43 @@ impl Failure {
         Self::new("signals", sentences::no_signals(error))
     }
 
-    fn of(kind: &'static str, error: &impl Say) -> Self {
-        Self::new(kind, error.say(lang()))
-    }
-
     /// A file that cannot be written.
     pub fn unwritable(path: &Path, error: &io::Error) -> Self {
-        let message = Attempt::Write.failed(lang(), path, error);
-        Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
+        Self::writing(path, error).at(Sentence::literal(path.display()))
     }
 
-    pub(super) fn to_json(&self) -> Value {
-        let message = format!("{}{}", label(), self.message);
-        json!({ "error": { "kind": self.kind, "message": message, "place": self.place } })
+    /// The same, without the place.
+    pub fn writing(path: &Path, error: &io::Error) -> Self {
+        Self::new("file", Sentence::of(|lang| Attempt::Write.failed(lang, path, error)))
+    }
+
+    /// As a document, in `lang`.
+    pub fn to_json(&self, lang: Lang) -> Value {
+        let message = format!("{}{}", label(lang), self.message.say(lang));
+        let place = self.place.as_ref().map(|place| place.say(lang));
+        json!({ "error": { "kind": self.kind, "message": message, "place": place } })
     }
 
     /// Like [`to_json`](Self::to_json), with the hints, for the page.
-    pub(super) fn to_json_with_hints(&self) -> Value {
-        let mut json = self.to_json();
-        json["error"]["hints"] = json!(self.hints);
+    pub fn to_json_with_hints(&self, lang: Lang) -> Value {
+        let mut json = self.to_json(lang);
+        let hints: Vec<_> = self.hints.iter().map(|hint| hint.say(lang)).collect();
+        json["error"]["hints"] = json!(hints);
         json
     }
 
-    pub(super) fn to_text(&self) -> String {
-        let message = match &self.place {
-            Some(place) if !self.message.contains(&format!("`{place}`")) => {
-                names::placed(place, &self.message)
+    /// As a person reads it, with the hints.
+    pub fn to_text(&self, lang: Lang) -> String {
+        let message = self.message.say(lang);
+        let message = match self.place.as_ref().map(|place| place.say(lang)) {
+            Some(place) if !message.contains(&format!("`{place}`")) => {
+                words::placed(lang, place, message)
             }
-            _ => self.message.clone(),
+            _ => message,
         };
-        let mut text = format!("{}{}{message}\n", label(), names::error());
+        let mut text = format!("{}{}{message}\n", label(lang), words::error(lang));
         for hint in &self.hints {
-            let _ = write!(text, "\n{}{hint}\n", names::hint());
+            let _ = write!(text, "\n{}{}\n", words::hint(lang), hint.say(lang));
         }
         text
     }
@@ -174,8 +181,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        let place = Some(error.place().say(lang()));
-        Self { place, ..Self::of(error.kind(), &error) }
+        Self::of(error.kind(), &error).at(Sentence::about(error.place()))
     }
 }
 
@@ -183,7 +189,7 @@ impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
         match error {
             LaunchError::NotInThisBuild { .. } => {
-                Self::of("ranks", &error).hint(words::build_with_mpi())
+                Self::of("ranks", &error).hint(ranks_words::build_with_mpi())
             }
             LaunchError::NotStarted => Self::of("ranks", &error),
         }
@@ -192,7 +198,7 @@ impl From<LaunchError> for Failure {
 
 impl From<Mismatch> for Failure {
     fn from(error: Mismatch) -> Self {
-        Self::of("ranks", &error).hint(words::make_equal())
+        Self::of("ranks", &error).hint(ranks_words::make_equal())
     }
 }
 
@@ -204,8 +210,9 @@ impl From<DeviceError> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        let hints = error.hints(lang());
-        Self { hints, ..Self::of("data", &error) }
+        let count = error.hints(Lang::English).len();
+        let hint = |n| Sentence::of(|lang| error.hints(lang).swap_remove(n));
+        (0..count).map(hint).fold(Self::of("data", &error), Self::hint)
     }
 }
 
@@ -227,8 +234,11 @@ impl From<PrepareError> for Failure {
 
 impl From<HubError> for Failure {
     fn from(error: HubError) -> Self {
-        let hints = error.hint(lang()).into_iter().collect();
-        Self { hints, ..Self::of("hub", &error) }
+        let failure = Self::of("hub", &error);
+        match error.hint(Lang::English) {
+            Some(_) => failure.hint(Sentence::of(|lang| error.hint(lang).unwrap_or_default())),
+            None => failure,
+        }
     }
 }
 
@@ -355,13 +365,29 @@ impl From<RunError> for Failure {
 }
 
 /// The processes that hold memory of the card that its driver calls `device`.
-fn held_by(cards: &[NvmlCard], device: &str) -> Option<String> {
+fn others_on(cards: &[NvmlCard], device: &str) -> Option<Sentence> {
     let own = std::process::id();
     let of_card = cards.iter().filter(|card| card.name == device);
     let others: Vec<_> =
         of_card.flat_map(|card| &card.processes).filter(|holder| holder.pid != own).collect();
     let is_held = !others.is_empty();
-    is_held.then(|| format!("`{device}`: {}", devices::held_by(devices::holders(others))))
+    let text = |lang| format!("`{device}`: {}", held_by(others.iter().copied()).say(lang));
+    is_held.then(|| Sentence::of(text))
+}
+
+/// `held by 4711 python 512 MiB, …`
+pub fn held_by<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> Sentence {
+    sentences::held_by(holders(list))
+}
+
+/// `4711 python 512 MiB, …`
+pub fn holders<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> String {
+    let one = |holder: &MemoryHolder| {
+        let name = holder.name.as_deref().unwrap_or("?");
+        let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
+        format!("{} {name} {bytes}", holder.pid)
+    };
+    list.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -391,10 +417,10 @@ mod tests {
             card("RTX 4090", vec![holder(4712, "blender")]),
             card("T4", vec![own]),
         ];
-        let text = held_by(&cards, "RTX 4070").unwrap();
+        let text = others_on(&cards, "RTX 4070").unwrap().say(Lang::English);
         assert!(text.contains("RTX 4070") && text.contains("4711 python"), "{text}");
         assert!(!text.contains("fitgpt") && !text.contains("4712"), "{text}");
-        assert_eq!(held_by(&cards, "T4"), None);
-        assert_eq!(held_by(&cards, "A100"), None);
+        assert_eq!(others_on(&cards, "T4"), None);
+        assert_eq!(others_on(&cards, "A100"), None);
     }
 }

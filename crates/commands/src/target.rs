@@ -1,7 +1,6 @@
 //! What a plan is made for: a card of the catalogue, a card or the memory of this machine, or a
 //! budget; and which engine runs it.
 
-use clap::ArgMatches;
 use fitgpt_config::{Config, DeviceChoice, Family, OptimizerChoice, Precision, parse_size};
 use fitgpt_fit::{
     device,
@@ -15,88 +14,60 @@ use fitgpt_program::units::Bytes;
 use fitgpt_run::{budget::A_CARD, cards, device::Runner, host};
 
 use super::Failure;
-use crate::words::plan as messages;
+use crate::words::target as messages;
 
 /// The engine that runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EngineChoice {
+pub enum EngineChoice {
+    /// FitGPT.
     Fitgpt,
+    /// nanoGPT under PyTorch.
     Torch,
-}
-
-impl EngineChoice {
-    /// The engines of `--engine`, PyTorch first if it is `both`.
-    pub(super) fn of(matches: &ArgMatches) -> &'static [Self] {
-        match matches.get_one::<String>("engine").map(String::as_str) {
-            Some("both") => &[Self::Torch, Self::Fitgpt],
-            Some("torch") => &[Self::Torch],
-            _ => &[Self::Fitgpt],
-        }
-    }
 }
 
 /// The flags about the device of a plan.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DeviceFlags<'a> {
+pub struct DeviceFlags<'a> {
     /// `--gpu`.
-    pub(super) gpu: Option<&'a str>,
+    pub gpu: Option<&'a str>,
     /// `--reserve`.
-    pub(super) reserve: Option<&'a str>,
+    pub reserve: Option<&'a str>,
     /// Whether two engines are planned side by side.
-    pub(super) is_compared: bool,
+    pub is_compared: bool,
 }
 
 /// The engine and the device of a plan.
 #[derive(Clone, Debug)]
-pub(super) struct PlanTarget {
-    pub(super) engine: EngineChoice,
+pub struct PlanTarget {
+    /// What runs it.
+    pub engine: EngineChoice,
     /// Whether PyTorch runs on a card or on the CPU.
-    pub(super) rules: Rules,
-    pub(super) device: DeviceMemory,
-    pub(super) overhead: Overhead,
+    pub rules: Rules,
+    /// Whose memory.
+    pub device: DeviceMemory,
+    /// What is needed in addition to the tensors.
+    pub overhead: Overhead,
     /// The config's `dtype`, or the device's default.
-    pub(super) precision: Precision,
-    pub(super) has_bf16: bool,
+    pub precision: Precision,
+    /// Whether the device computes in bfloat16.
+    pub has_bf16: bool,
     /// The rank whose memory is planned.
-    pub(super) share: Share,
+    pub share: Share,
     /// Whether `--gpu` named it.
-    pub(super) is_card: bool,
+    pub is_card: bool,
     /// The backend whose kernels are planned: this machine's device, or the CPU for a card of the
     /// catalogue.
-    pub(super) runner: Runner,
+    pub runner: Runner,
 }
 
 /// `config` with one thread: a plan for a card must not depend on the host that makes it.
-pub(super) fn for_a_card(config: &Config) -> Result<Config, Failure> {
+pub fn for_a_card(config: &Config) -> Result<Config, Failure> {
     Ok(config.with("gpu", [("threads", 1i64.into())])?)
 }
 
 impl PlanTarget {
-    /// The target of the first engine of a command line.
-    pub(super) fn of(matches: &ArgMatches, config: &Config) -> Result<Self, Failure> {
-        let [engine, ..] = EngineChoice::of(matches) else {
-            unreachable!("there is always an engine")
-        };
-        Self::of_engine(*engine, matches, config)
-    }
-
-    /// The target of `engine` on a command line.
-    pub(super) fn of_engine(
-        engine: EngineChoice,
-        matches: &ArgMatches,
-        config: &Config,
-    ) -> Result<Self, Failure> {
-        let flag = |name| matches.try_get_one::<String>(name).ok().flatten().map(String::as_str);
-        let is_compared = EngineChoice::of(matches).len() > 1;
-        Self::on(
-            engine,
-            DeviceFlags { gpu: flag("gpu"), reserve: flag("reserve"), is_compared },
-            config,
-        )
-    }
-
     /// The target of `engine` on the device of `flags`.
-    pub(super) fn on(
+    pub fn on(
         engine: EngineChoice,
         flags: DeviceFlags<'_>,
         config: &Config,
@@ -158,7 +129,7 @@ impl PlanTarget {
     }
 
     /// The device that `runner` has opened.
-    pub(super) fn of_runner(config: &Config, runner: Runner) -> Result<Self, Failure> {
+    pub fn of_runner(config: &Config, runner: Runner) -> Result<Self, Failure> {
         Ok(Self {
             engine: EngineChoice::Fitgpt,
             rules: Rules::Cuda,
@@ -205,7 +176,7 @@ impl PlanTarget {
     }
 
     /// PyTorch's options for `config`.
-    pub(super) fn torch_options(&self, config: &Config) -> TorchOptions {
+    pub fn torch_options(&self, config: &Config) -> TorchOptions {
         TorchOptions::on(self.rules).of_config(config, self.precision)
     }
 }

@@ -35,68 +35,70 @@ use fitgpt_run::{
     train::{self, LossHistory, Progress, Run, RunEnd, Samples},
     trainer::Trainer,
 };
+use fitgpt_say::Sentence;
 
 use super::{
     Failure,
     begin::{Start, StartingPoint, StepSplit},
     fit_options::{self, AdaptedConfig},
     out_dir::{self, BegunRun, ExistingRun},
-    plan_target::{EngineChoice, PlanTarget},
-    sample,
+    prompt,
+    target::{EngineChoice, PlanTarget},
     together::{self, any_no, first_no, together},
 };
-use crate::words::{Say as _, lang, train as words};
+use crate::words::train as words;
 
 /// What the user asks for.
-pub(super) struct TrainRequest {
+pub struct TrainRequest {
     /// The config: the preset's or the files' keys, and those of the command line.
-    pub(super) written: Written,
+    pub written: Written,
     /// The same without a preset, for a run that is resumed: the checkpoint has the rest.
-    pub(super) written_now: Option<Written>,
+    pub written_now: Option<Written>,
     /// Whether settings that keep the training may be changed so that it fits.
-    pub(super) wants_fit: bool,
+    pub wants_fit: bool,
     /// What to do with a run that is already in the folder.
-    pub(super) existing: ExistingRun,
+    pub existing: ExistingRun,
     /// Whether TensorBoard's files are written.
-    pub(super) wants_tensorboard: bool,
+    pub wants_tensorboard: bool,
     /// Where the loss curve is drawn at the end.
-    pub(super) svg: Option<PathBuf>,
+    pub svg: Option<PathBuf>,
     /// Files that must not be replaced.
-    pub(super) inputs: Vec<PathBuf>,
+    pub inputs: Vec<PathBuf>,
     /// Receives notes about the run's folder.
-    pub(super) note: fn(&str),
+    pub note: fn(&Sentence),
 }
 
 /// A run that is planned on this machine, or on all ranks; nothing is allocated.
-pub(super) struct PlannedRun {
+pub struct PlannedRun {
     request: TrainRequest,
     ranks: Rc<Ranks>,
     /// The config without the choices that the plan has made.
     as_written: Config,
     /// The config with every choice that affects rounding.
-    pub(super) config: Config,
-    pub(super) start: Start,
+    pub config: Config,
+    /// What it starts from.
+    pub start: Start,
     data: Dataset,
     here: LocalPlanner,
     planned: RunSetup,
     /// What was changed so that it fits, if it was asked for and necessary.
-    pub(super) adapted: Option<AdaptedConfig>,
+    pub adapted: Option<AdaptedConfig>,
     /// The rank with the least memory.
     least: usize,
 }
 
 /// Whether a planned run can start.
-pub(super) enum Opening {
+pub enum Opening {
     /// On the root.
     Ready(Box<OpenRun>),
     /// On every other rank.
     Following(Box<Trainer>),
     /// Another process has taken the memory; the reason, on the ranks that have noticed.
-    NotNow(Option<String>),
+    NotNow(Option<Sentence>),
 }
 
 /// A run with its arena, its folder and its weights.
-pub(super) struct OpenRun {
+pub struct OpenRun {
     config: Config,
     report: PlanReport,
     adapted: Option<AdaptedConfig>,
@@ -115,13 +117,15 @@ pub(super) struct OpenRun {
 }
 
 /// A run that has ended without an error.
-pub(super) struct FinishedRun {
-    pub(super) ended: RunEnd,
-    pub(super) history: LossHistory,
+pub struct FinishedRun {
+    /// How.
+    pub ended: RunEnd,
+    /// The losses of this run.
+    pub history: LossHistory,
 }
 
 /// Stops on signals.
-pub(super) fn stop_flag(ranks: &Ranks) -> Result<StopFlag, Failure> {
+pub fn stop_flag(ranks: &Ranks) -> Result<StopFlag, Failure> {
     let stop = StopFlag::on_signals().and_then(|stop| {
         #[cfg(unix)]
         if ranks.are_of_open_mpi() {
@@ -135,7 +139,7 @@ pub(super) fn stop_flag(ranks: &Ranks) -> Result<StopFlag, Failure> {
 
 impl PlannedRun {
     /// Plans what is asked for.
-    pub(super) fn of(request: TrainRequest, ranks: &Rc<Ranks>) -> Result<Self, Failure> {
+    pub fn of(request: TrainRequest, ranks: &Rc<Ranks>) -> Result<Self, Failure> {
         together(ranks, together::check_same(ranks, &request.written))?;
         let mut beginning = together(ranks, beginning(&request, ranks))?;
         beginning.config = together::config_of_root(ranks, &beginning.config)?;
@@ -164,38 +168,38 @@ impl PlannedRun {
     }
 
     /// Where every byte goes.
-    pub(super) fn report(&self) -> &PlanReport {
+    pub fn report(&self) -> &PlanReport {
         &self.planned.report
     }
 
     /// The work.
-    pub(super) fn model(&self) -> &fitgpt_model::Model {
+    pub fn model(&self) -> &fitgpt_model::Model {
         &self.planned.job.model
     }
 
     /// The device that runs it.
-    pub(super) fn runner(&self) -> &Runner {
+    pub fn runner(&self) -> &Runner {
         &self.here.runner
     }
 
     /// The config as it was asked for.
-    pub(super) fn written(&self) -> &Written {
+    pub fn written(&self) -> &Written {
         &self.request.written
     }
 
     /// Whether it continues a run.
-    pub(super) fn is_resumed(&self) -> bool {
+    pub fn is_resumed(&self) -> bool {
         matches!(self.start, Start::Resume(..))
     }
 
     /// The rank that explains why the run does not fit; `None` if it fits on all. The machine with
     /// the least memory decides for all.
-    pub(super) fn does_not_fit_on(&self) -> Option<usize> {
+    pub fn does_not_fit_on(&self) -> Option<usize> {
         any_no(&self.ranks, self.planned.report.fits, self.least)
     }
 
     /// The options that fit on this machine, and for which engine.
-    pub(super) fn options(&self) -> Result<(Fit, EngineChoice), Failure> {
+    pub fn options(&self) -> Result<(Fit, EngineChoice), Failure> {
         let place = self.here.target(&self.as_written)?;
         let found =
             fit_options::all_after(self.report(), &self.as_written, self.here.vocab, &place);
@@ -203,7 +207,7 @@ impl PlannedRun {
     }
 
     /// Locks the folder, allocates the arena and loads the weights.
-    pub(super) fn open(self) -> Result<Opening, Failure> {
+    pub fn open(self) -> Result<Opening, Failure> {
         let message = self.not_free();
         if first_no(&self.ranks, message.is_none()).is_some() {
             return Ok(Opening::NotNow(message));
@@ -220,7 +224,7 @@ impl PlannedRun {
     }
 
     /// Why this machine has too little free memory now for a plan that is within its budget.
-    fn not_free(&self) -> Option<String> {
+    fn not_free(&self) -> Option<Sentence> {
         let (free, limit) = host::memory().least();
         let Self { planned, here, ranks, .. } = self;
         let (needed, message): (_, fn(_, _, _) -> _) = if here.runner.is_host() {
@@ -251,13 +255,13 @@ impl PlannedRun {
     }
 
     /// The backend with its arena, or on one rank at least the reason why the memory is taken.
-    fn allocate(&self) -> Result<Result<Box<dyn Backend>, Option<String>>, Failure> {
+    fn allocate(&self) -> Result<Result<Box<dyn Backend>, Option<Sentence>>, Failure> {
         let ranks = &self.ranks;
         let made = self.planned.backend();
         // If two runs start at the same time, one must give up before the system kills either.
         let taken = match &made {
             Err(error @ BackendError::Refused(ArenaRefused::Taken { .. })) => {
-                Some(error.say(lang()))
+                Some(Sentence::about(error))
             }
             _ => None,
         };
@@ -272,7 +276,7 @@ impl PlannedRun {
         let is_left = !self.here.runner.is_host() || left >= least_left;
         let taken = (!is_left).then(|| {
             let asked = self.planned.report.arena_bytes;
-            BackendError::Refused(ArenaRefused::Taken { asked, left }).say(lang())
+            Sentence::about(&ArenaRefused::Taken { asked, left })
         });
         if first_no(ranks, is_left).is_some() {
             return Ok(Err(taken));
@@ -289,7 +293,7 @@ impl PlannedRun {
         let tokenizer_folder = start.tokenizer_folder(&data).map(Path::to_owned);
         let begun = out_dir::begin(&folder, &start, &log, request.note)?;
         train::write_tokenizer(tokenizer_folder.as_deref(), &architecture, &folder)?;
-        let samples = sample::in_training(&config, &folder, &architecture)?;
+        let samples = prompt::in_training(&config, &folder, &architecture)?;
         let scaler = scaler(here.runner.precision(&config));
         let RunSetup { job, report, .. } = planned;
         let trainer =
@@ -337,28 +341,28 @@ impl PlannedRun {
 
 impl OpenRun {
     /// The resolved config.
-    pub(super) fn config(&self) -> &Config {
+    pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// `out_dir`.
-    pub(super) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// The log.
-    pub(super) fn log(&self) -> &Path {
+    pub fn log(&self) -> &Path {
         &self.log
     }
 
     /// The step that comes next.
-    pub(super) fn step(&self) -> u64 {
+    pub fn step(&self) -> u64 {
         self.trainer.as_ref().map_or(0, |trainer| trainer.position.step)
     }
 
     /// Runs to the end, or until a signal stops it, and frees the arena. `report` receives what
     /// happens, `begins` is called before that. Only once.
-    pub(super) fn run(
+    pub fn run(
         &mut self,
         stop: &StopFlag,
         begins: impl FnOnce(&Path),
@@ -516,7 +520,7 @@ fn load(
     trainer: &mut Trainer,
     held: &Rc<HeldFolder>,
     log: &Path,
-    note: fn(&str),
+    note: fn(&Sentence),
 ) -> Result<StartedRun, Failure> {
     let folder = held.path();
     match start {

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 
 use fitgpt_config::{ConfigValue, InitFrom, Key, Written};
 use fitgpt_run::pretrained::{self, MissingWeights, UnknownModel};
+use fitgpt_say::Sentence;
 
 use super::Failure;
-use crate::words::{Say as _, lang, train as words};
+use crate::words::train as words;
 
 /// `written` with the keys of the weights that it starts from, if it names any. As in nanoGPT, the
 /// weights' sizes override the config's; the config only sets `dropout` and `block_size`, which
 /// must not exceed the positions of the weights. `preset` is a file that the user did not name: its
 /// `block_size` counts as a default.
-pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, Failure> {
+pub fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, Failure> {
     let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(written) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(written) };
     let (described, place_of_weights) =
@@ -30,9 +31,9 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
         return Err(Failure::new("init-from", message));
     }
     let block = block.min(described.positions);
-    described
-        .check_window(block)
-        .map_err(|error| Failure::new("init-from", words::unsupported(&name, error.say(lang()))))?;
+    described.check_window(block).map_err(|error| {
+        Failure::new("init-from", words::unsupported(&name, Sentence::about(&error)))
+    })?;
     let block = [("block_size", block.into())];
     let source = format!("the weights in {place_of_weights}");
     written.merge(Written::from_pairs(&source, described.pairs().chain(block))?);
@@ -41,7 +42,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
 
 /// The keys of the weights that `written` starts from, as text; none if it names no weights, or
 /// weights that are not on this machine.
-pub(super) fn keys_if_known(written: &Written) -> Result<Vec<(&'static str, String)>, Failure> {
+pub fn keys_if_known(written: &Written) -> Result<Vec<(&'static str, String)>, Failure> {
     let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(Vec::new()) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(Vec::new()) };
     match pretrained::describe(&name) {
@@ -59,13 +60,13 @@ fn failure(name: &str, unknown: UnknownModel) -> Failure {
         UnknownModel::Missing(not_here) => missing(name, &not_here),
         UnknownModel::Folder(error) => error.into(),
         UnknownModel::Published(error) => {
-            Failure::new("init-from", words::unsupported(name, error.say(lang())))
+            Failure::new("init-from", words::unsupported(name, Sentence::about(&error)))
         }
     }
 }
 
 /// The failure if there are no weights: which folders were tried, and how to get them.
-pub(super) fn missing(name: &str, not_here: &MissingWeights) -> Failure {
+pub fn missing(name: &str, not_here: &MissingWeights) -> Failure {
     let quoted = |folder: &PathBuf| format!("`{}`", Path::display(folder));
     let folders: Vec<_> = not_here.looked_at.iter().map(quoted).collect();
     let failure = Failure::new("init-from", words::no_weights(name, folders.join(", ")));

@@ -1,6 +1,6 @@
 //! Options for a plan that does not fit, one line each.
 
-messages! {
+fitgpt_say::sentences! {
     /// An option that fits. `changes` are command-line overrides.
     fits(changes, peak) {
         en: "`{changes}` lowers the peak to {peak} and fits",

@@ -9,29 +9,25 @@ use fitgpt_fit::fit::{self, Effect, Fit, FitOption, FitRequest};
 use fitgpt_model::report::{PlanReport, Verdict};
 use fitgpt_program::units::Bytes;
 use fitgpt_run::{budget, setup::RunSetup};
+use fitgpt_say::{Lang, Sentence};
 use serde_json::json;
 
 use super::{
     Failure,
-    plan_target::{EngineChoice, PlanTarget},
+    target::{EngineChoice, PlanTarget},
 };
-use crate::words::{hints, names, train as words};
+use crate::words::{hints, report};
 
 /// The most hints of one kind.
 const HINTS: usize = 3;
 
 /// Every option that makes `config` fit `target`.
-pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
+pub fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
     asked_of(config, vocab, target, fit::fit)
 }
 
 /// [`all`] if `config` was planned already: `original` is its report.
-pub(super) fn all_after(
-    original: &PlanReport,
-    config: &Config,
-    vocab: u32,
-    target: &PlanTarget,
-) -> Fit {
+pub fn all_after(original: &PlanReport, config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
     asked_of(config, vocab, target, |request| fit::fit_planned(request, original.clone()))
 }
 
@@ -60,14 +56,13 @@ fn asked_of(
     })
 }
 
-/// The best options as text to print below a refusal.
-pub(super) fn hints(found: &Fit, engine: EngineChoice) -> String {
-    let line = |line: String| format!("{}{line}\n", names::hint());
-    format!("\n{}", advice(found, engine).into_iter().map(line).collect::<String>())
+/// No option keeps the training.
+pub fn nothing_keeps() -> Sentence {
+    hints::nothing_keeps()
 }
 
 /// The best options, one per line.
-pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
+pub fn advice(found: &Fit, engine: EngineChoice) -> Vec<Sentence> {
     let mut lines = Vec::new();
     // The unchanged config can be an option too; it is not advice.
     let keeping =
@@ -96,7 +91,7 @@ pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
 }
 
 /// The text of one option.
-fn hint(option: &FitOption) -> String {
+fn hint(option: &FitOption) -> Sentence {
     let changes = fit::command_line(&option.changes);
     let peak = option.peak_bytes;
     let text = match option.verdict {
@@ -124,9 +119,9 @@ fn percent(share: f64) -> String {
 }
 
 /// A config that `--fit` adapted.
-pub(super) struct AdaptedConfig {
+pub struct AdaptedConfig {
     /// The config that fits.
-    pub(super) config: Config,
+    pub config: Config,
     /// Key, old value, new value.
     changes: Vec<(&'static str, ConfigValue, ConfigValue)>,
     before: PlanReport,
@@ -137,7 +132,7 @@ pub(super) struct AdaptedConfig {
 }
 
 /// The best option that keeps the training, if there is one.
-pub(super) fn adapt(
+pub fn adapt(
     config: &Config,
     vocab: u32,
     target: &PlanTarget,
@@ -159,7 +154,7 @@ pub(super) fn adapt(
 }
 
 /// For a resumed run: only recomputation, which changes no bit.
-pub(super) fn adapt_resumed(
+pub fn adapt_resumed(
     config: &Config,
     vocab: u32,
     target: &PlanTarget,
@@ -189,26 +184,26 @@ fn changed(old: &Config, new: &Config) -> Vec<(&'static str, ConfigValue, Config
 
 impl AdaptedConfig {
     /// What was changed and why, as text.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self, lang: Lang) -> String {
         let [_, high] = self.before.overhead.range();
         let budget = self.before.device.usable_bytes;
-        let mut text = words::adapted(self.before.arena_bytes, high, budget) + "\n";
+        let mut text = report::adapted(lang, self.before.arena_bytes, high, budget) + "\n";
         for (key, old, new) in &self.changes {
             let _ = writeln!(text, "  {key}: {old} → {new}");
         }
         let (before, after, more) =
             (self.before.peak_bytes, self.peak, percent(self.extra_compute));
         let sum = if self.is_resumed {
-            words::adapted_resume(before, after, more)
+            report::adapted_resume(lang, before, after, more)
         } else {
             let sequences = self.config.effective_batch().sequences;
-            words::adapted_sum(before, after, more, sequences)
+            report::adapted_sum(lang, before, after, more, sequences)
         };
         text + &sum + "\n"
     }
 
     /// The same as JSON.
-    pub(super) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         let changes: serde_json::Map<_, _> =
             self.changes.iter().map(|(key, _, new)| ((*key).to_owned(), json!(new))).collect();
         json!({

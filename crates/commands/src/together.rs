@@ -15,12 +15,12 @@ use fitgpt_run::{
 };
 
 use super::Failure;
-use crate::words::{Say as _, lang, ranks as words};
+use crate::words::ranks as words;
 
 /// Waits until all ranks have reached this point. If any of them failed, all return an error, and
 /// the first one that failed reports it.
-pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T, Failure> {
-    #[cfg(test)]
+pub fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T, Failure> {
+    #[cfg(any(test, feature = "simulated"))]
     let result = if ranks.fails_now() {
         Err(Failure::new("test", "this agreement must fail"))
     } else {
@@ -37,16 +37,16 @@ pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T
 }
 
 /// `None` if the answer is yes on every rank; else the first rank whose answer is no.
-pub(super) fn first_no(ranks: &Ranks, is_yes: bool) -> Option<usize> {
-    #[cfg(test)]
+pub fn first_no(ranks: &Ranks, is_yes: bool) -> Option<usize> {
+    #[cfg(any(test, feature = "simulated"))]
     let is_yes = !ranks.fails_now() && is_yes;
     ranks.gather_numbers(u64::from(is_yes)).iter().position(|yes| *yes == 0)
 }
 
 /// `None` if the answer is yes on every rank; else a rank whose answer is no, `preferred` if it is
 /// one of them.
-pub(super) fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<usize> {
-    #[cfg(test)]
+pub fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<usize> {
+    #[cfg(any(test, feature = "simulated"))]
     let is_yes = !ranks.fails_now() && is_yes;
     let all = ranks.gather_numbers(u64::from(is_yes));
     let first = all.iter().position(|yes| *yes == 0)?;
@@ -54,7 +54,7 @@ pub(super) fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<us
 }
 
 /// Checks that all ranks were started with the same program and config.
-pub(super) fn check_same(ranks: &Ranks, written: &Written) -> Result<(), Failure> {
+pub fn check_same(ranks: &Ranks, written: &Written) -> Result<(), Failure> {
     ranks.check_same_program()?;
     Ok(ranks.check_same(SharedInput::Config, pairs(&written.resolve()?).as_bytes())?)
 }
@@ -65,7 +65,7 @@ fn pairs(config: &Config) -> String {
 }
 
 /// The root's config, on every rank: the config of a resumed run is only in the root's folder.
-pub(super) fn config_of_root(ranks: &Ranks, config: &Config) -> Result<Config, Failure> {
+pub fn config_of_root(ranks: &Ranks, config: &Config) -> Result<Config, Failure> {
     if ranks.count() == 1 {
         return Ok(config.clone());
     }
@@ -76,14 +76,14 @@ pub(super) fn config_of_root(ranks: &Ranks, config: &Config) -> Result<Config, F
 }
 
 /// The config with its number of lanes, if they can be divided evenly among the ranks.
-pub(super) fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
+pub fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
     let accumulation = config.gradient_accumulation_steps();
     let lanes = config.lanes();
     if lanes != 0 && !accumulation.is_multiple_of(lanes) {
         let works = LaneSplit::near(config.batch_size(), accumulation, lanes);
         let place = Location::default_value();
         let error = ConfigError::LanesDoNotDivide { lanes, accumulation, works, place };
-        return Err(Failure::new("lanes", error.say(lang())));
+        return Err(Failure::of("lanes", &error));
     }
     if lanes == 0 && !accumulation.is_multiple_of(count) {
         let works = LaneSplit::near(config.batch_size(), accumulation, count);
@@ -106,7 +106,7 @@ pub(super) fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure>
 
 /// The device of this rank: its share of the machine's cores, with the best instruction set that
 /// all ranks have, or a GPU.
-pub(super) fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
+pub fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
     if ranks.count() == 1 {
         return Ok(Runner::of(config)?);
     }
@@ -142,7 +142,7 @@ fn sharers_of_cores(ranks: &Ranks) -> usize {
 
 /// The memory that every rank may use: the least share that any rank has of its machine. Also
 /// returns which rank has the least.
-pub(super) fn memory(
+pub fn memory(
     ranks: &Ranks,
     runner: &Runner,
     config: &Config,

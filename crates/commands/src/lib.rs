@@ -1,0 +1,20 @@
+//! What the commands do: typed requests and answers, without a command line or a terminal.
+//!
+//! Whatever a user may read is a [`Sentence`](fitgpt_say::Sentence), said in the language of the
+//! reader by the caller.
+
+#![forbid(unsafe_code)]
+
+mod words;
+pub mod labels;
+mod failure;
+pub mod origin;
+pub mod target;
+pub mod fit_options;
+pub mod together;
+pub mod begin;
+pub mod out_dir;
+pub mod prompt;
+pub mod train;
+
+pub use self::failure::{Failure, held_by, holders, label};

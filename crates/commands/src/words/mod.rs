@@ -1,0 +1,9 @@
+//! Sentences of this crate.
+
+pub(crate) mod failure;
+pub(crate) mod hints;
+pub(crate) mod ranks;
+pub(crate) mod report;
+pub(crate) mod sample;
+pub(crate) mod target;
+pub(crate) mod train;
