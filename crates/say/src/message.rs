@@ -145,24 +145,6 @@ macro_rules! messages {
     };
 }
 
-/// Defines messages that are said later, in any language: functions of displayable arguments, or of
-/// other sentences, to a [`Sentence`](crate::Sentence). Texts are written as in [`messages!`].
-#[macro_export]
-macro_rules! sentences {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident),*) { $($texts:tt)* })*) => {
-        $(
-            $(#[$doc])*
-            #[allow(unreachable_pub, missing_docs, reason = "private in most files")]
-            pub fn $name($($argument: impl $crate::Phrase),*) -> $crate::Sentence {
-                const MESSAGE: $crate::Message = $crate::message!([$($argument)*] $($texts)*);
-                $crate::Sentence::of(|lang| MESSAGE.fill(lang, &[$(&$argument.phrase(lang)),*]))
-            }
-        )*
-
-        $crate::layout_test! { $($name($($argument),*) { $($texts)* })* }
-    };
-}
-
 /// One message as a constant: the names of its gaps, then its texts.
 #[doc(hidden)]
 #[macro_export]

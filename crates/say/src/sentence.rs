@@ -98,3 +98,21 @@ impl fmt::Debug for Sentence {
         self.0[Lang::English as usize].fmt(f)
     }
 }
+
+/// Defines messages that are said later, in any language: functions of displayable arguments, or of
+/// other sentences, to a [`Sentence`](crate::Sentence). Texts are written as in [`messages!`](crate::messages).
+#[macro_export]
+macro_rules! sentences {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident),*) { $($texts:tt)* })*) => {
+        $(
+            $(#[$doc])*
+            #[allow(unreachable_pub, missing_docs, reason = "private in most files")]
+            pub fn $name($($argument: impl $crate::Phrase),*) -> $crate::Sentence {
+                const MESSAGE: $crate::Message = $crate::message!([$($argument)*] $($texts)*);
+                $crate::Sentence::of(|lang| MESSAGE.fill(lang, &[$(&$argument.phrase(lang)),*]))
+            }
+        )*
+
+        $crate::layout_test! { $($name($($argument),*) { $($texts)* })* }
+    };
+}
