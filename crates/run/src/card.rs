@@ -10,6 +10,7 @@ use fitgpt_checkpoint::{CARD_FILE, CheckpointError, RunPosition};
 use fitgpt_config::Config;
 use fitgpt_files::disk::{Disk, FileKind};
 use fitgpt_model::Model;
+use fitgpt_program::hash::{FNV_1A_START, fnv_1a};
 
 use super::trainer::Evaluated;
 
@@ -90,11 +91,8 @@ fn is_unchanged(bytes: &[u8]) -> bool {
     parts.is_some_and(|(text, sum)| format!("{:016x}", checksum(text.as_bytes())) == sum)
 }
 
-/// FNV-1a.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    })
+    fnv_1a(FNV_1A_START, bytes)
 }
 
 impl ModelCard<'_> {
