@@ -137,8 +137,7 @@ pub(super) fn json(found: &Fit, lines: &OptionCommands<'_>, text: &str) -> Value
 /// Writes the recommended option, or reports why nothing is written.
 fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
     let Some(text) = text else { return Ok(messages::not_written(path.display())) };
-    let failed = |error| Failure::new("file", Attempt::Write.failed(lang(), path, error));
-    output::write_file(path, text).map_err(failed)?;
+    output::write_file(path, text).map_err(|error| Failure::io(Attempt::Write, path, &error))?;
     Ok(messages::written_to(path.display()))
 }
 

@@ -275,10 +275,6 @@ fn refuse(planned: &PlannedRun, style: OutputStyle) -> Result<(), Failure> {
     Ok(())
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("file", Attempt::Write.failed(lang(), path, error))
-}
-
 /// Draws the losses in the log, which has all steps of a resumed run.
 fn draw(path: &Path, log: &Path, style: OutputStyle) -> Result<(), Failure> {
     let history = LossHistory::of_log(log)?;
@@ -294,7 +290,8 @@ fn draw(path: &Path, log: &Path, style: OutputStyle) -> Result<(), Failure> {
             (words::legend_val(), evaluations(|e| e.val.mean)),
         ],
     });
-    output::write_file(path, &picture).map_err(|error| cannot_write(path, &error))?;
+    output::write_file(path, &picture)
+        .map_err(|error| Failure::io(Attempt::Write, path, &error))?;
     if style == OutputStyle::Text {
         terminal::line(&words::curve_written(path.display()));
     }

@@ -112,8 +112,7 @@ impl Failure {
 
     /// A file that cannot be read.
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
-        let message = Sentence::of(|lang| Attempt::Read.failed(lang, path, error));
-        let failure = Self::new("file", message).missing(path, error);
+        let failure = Self::io(Attempt::Read, path, error).missing(path, error);
         failure.at(Sentence::literal(path.display()))
     }
 
@@ -139,12 +138,12 @@ impl Failure {
 
     /// A file that cannot be written.
     pub fn unwritable(path: &Path, error: &io::Error) -> Self {
-        Self::writing(path, error).at(Sentence::literal(path.display()))
+        Self::io(Attempt::Write, path, error).at(Sentence::literal(path.display()))
     }
 
-    /// The same, without the place.
-    pub fn writing(path: &Path, error: &io::Error) -> Self {
-        Self::new("file", Sentence::of(|lang| Attempt::Write.failed(lang, path, error)))
+    /// An operation on a file that failed. It has no place: its message names the path.
+    pub fn io(attempt: Attempt, path: &Path, error: &io::Error) -> Self {
+        Self::new("file", Sentence::of(|lang| attempt.failed(lang, path, error)))
     }
 
     /// As a document, in `lang`.

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{error::ApiError, planner};
-use crate::words::{lang, serve as messages};
+use crate::words::serve as messages;
 
 /// The most runs that were started from the page and have not ended.
 const MAX_RUNNING: usize = 4;
@@ -93,9 +93,8 @@ impl Trainings {
         }
         let (config, arguments) = planner::run_config(&asked.plan, runs.roots())?;
         let folder = root.join(&asked.name);
-        let failed = |action: Attempt, path: &Path, error: std::io::Error| {
-            Failure::new("file", action.failed(lang(), path, error))
-        };
+        let failed =
+            |action: Attempt, path: &Path, error: std::io::Error| Failure::io(action, path, &error);
         fs::create_dir(&folder).map_err(|error| failed(Attempt::Create, &folder, error))?;
         let file = folder.join("config.py");
         fs::write(&file, config).map_err(|error| failed(Attempt::Write, &file, error))?;
