@@ -133,7 +133,7 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
     let args =
         ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--ranks=4", "--json"];
     assert_eq!(answer["engines"][1]["report"], place.run(&args).json());
-    assert_eq!(answer["engines"][0]["failure"]["kind"], "ranks");
+    assert_eq!(answer["engines"][0]["failure"]["kind"], "usage");
     let fit = server.post("/api/fit", &asked).json();
     let args = ["fit", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--engine", "torch"];
     let printed = place.run(&[&args[..], &["--json"]].concat()).json();

@@ -1,57 +1,30 @@
 //! What the command line accepts: commands, flags, and every key of the config.
 
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-    sync::LazyLock,
-};
+use std::{ffi::OsStr, path::Path, sync::LazyLock};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
+    value_parser,
 };
 use fitgpt_checkpoint::output::{self, Replace};
-use fitgpt_commands::{Failure, origin};
-use fitgpt_config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written};
-use fitgpt_files::os;
+use fitgpt_commands::{
+    Failure,
+    config_file::{self, ConfigPart, ConfigSource},
+    target::{DeviceFlags, EngineChoice},
+};
+use fitgpt_config::{ConfigValue, KEYS, Key, UnknownValue, Written};
 use fitgpt_fit::device::GPUS;
+use fitgpt_run::network::NetworkRate;
 
 use super::{keys, named};
 use crate::{
     terminal,
-    words::{
-        self, Say as _,
-        args::{not_utf8, presets_are},
-        lang,
-    },
+    words::{self, Say as _, lang},
 };
 
-/// Far more than any config, which has a few kilobytes.
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
-
-/// The presets that are built in, by file name.
-const PRESETS: [(&str, &str); 10] = [
-    ("stories.py", include_str!("../../../config/stories.py")),
-    ("nanogpt.py", include_str!("../../../config/nanogpt.py")),
-    ("train_shakespeare_char.py", include_str!("../../../config/train_shakespeare_char.py")),
-    (
-        "train_shakespeare_char_cpu.py",
-        include_str!("../../../config/train_shakespeare_char_cpu.py"),
-    ),
-    ("train_gpt2.py", include_str!("../../../config/train_gpt2.py")),
-    ("train_openwebtext.py", include_str!("../../../config/train_openwebtext.py")),
-    ("train_fineweb.py", include_str!("../../../config/train_fineweb.py")),
-    ("llama_stories.py", include_str!("../../../config/llama_stories.py")),
-    ("train_smollm_135m.py", include_str!("../../../config/train_smollm_135m.py")),
-    ("finetune_shakespeare.py", include_str!("../../../config/finetune_shakespeare.py")),
-];
-
-/// The config of `train` and `sample` if no config file is given.
-pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
-
-/// A preset that sets no key: nanoGPT's defaults, which all other commands use if no config file is
-/// given.
-pub(super) const DEFAULTS: &str = "config/nanogpt.py";
+/// More ranks than any cluster has.
+const MOST_RANKS: i64 = 1 << 16;
 
 /// Adds the flags for the engine and the device.
 pub(super) fn with_target(command: Command, engines: &'static [&'static str]) -> Command {
@@ -136,42 +109,65 @@ pub(super) fn with_json(command: Command) -> Command {
     )
 }
 
+/// Adds `--ranks`.
+pub(super) fn with_ranks(command: Command) -> Command {
+    command.arg(
+        Arg::new("ranks")
+            .long("ranks")
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..=MOST_RANKS))
+            .help("Plan one rank of N that train together (`mpirun -np N fitgpt train …`)"),
+    )
+}
+
+/// Adds `--network`.
+pub(super) fn with_network(command: Command) -> Command {
+    command.arg(
+        Arg::new("network")
+            .long("network")
+            .value_name("RATE")
+            .requires("ranks")
+            .value_parser(|text: &str| text.parse::<NetworkRate>())
+            .help("Time of the messages between ranks over a network such as 10Gb (per second)"),
+    )
+}
+
+/// `--ranks`.
+pub(super) fn ranks(matches: &ArgMatches) -> Option<u32> {
+    matches.get_one("ranks").copied()
+}
+
+/// The engines of `--engine`, PyTorch first if it is `both`.
+pub(super) fn engines(matches: &ArgMatches) -> &'static [EngineChoice] {
+    match matches.get_one::<String>("engine").map(String::as_str) {
+        Some("both") => &[EngineChoice::Torch, EngineChoice::Fitgpt],
+        Some("torch") => &[EngineChoice::Torch],
+        _ => &[EngineChoice::Fitgpt],
+    }
+}
+
+/// The flags about the device.
+pub(super) fn device(matches: &ArgMatches) -> DeviceFlags<'_> {
+    let flag = |name| matches.try_get_one::<String>(name).ok().flatten().map(String::as_str);
+    let is_compared = engines(matches).len() > 1;
+    DeviceFlags { gpu: flag("gpu"), reserve: flag("reserve"), is_compared }
+}
+
 /// The config files and keys of a command line, in order. If they name weights to start from, the
 /// keys of those weights apply on top.
 pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Written, Failure> {
     let names = std::iter::once("CONFIG").chain(KEYS.iter().map(|key| key.name));
-    let parts = in_order(matches, names);
-    let has_file = parts.iter().any(|(name, _)| *name == "CONFIG");
-
-    let mut written = Written::new();
-    let facts = facts();
-    if let Some(preset) = preset.filter(|_| !has_file) {
-        written.read_python(preset, &text_of(Path::new(preset))?, &facts)?;
-    }
-    for (name, value) in parts {
-        match name {
-            "CONFIG" => written.read_python(value, &text_of(Path::new(value))?, &facts)?,
-            key => written.set(key, value)?,
-        }
-    }
-    if let Some(preset) = preset.filter(|_| !has_file) {
-        follow_dataset(&mut written, preset)?;
-    }
-    named::model(&written, matches)?;
-    origin::describe(written, preset)
+    let parts = in_order(matches, names).into_iter().map(|(name, value)| match name {
+        "CONFIG" => ConfigPart::File(value),
+        key => ConfigPart::Key(key, value),
+    });
+    let parts: Vec<_> = parts.collect();
+    config_file::read(&parts, preset, |written| named::model(written, matches))
 }
 
-/// A dataset other than the preset's gets its own `out_dir`, unless one is set, so that its run
-/// does not collide with the preset's.
-fn follow_dataset(written: &mut Written, preset: &str) -> Result<(), Failure> {
-    let is_presets = |key: &str| written.place_of(key).is_some_and(|p| p.source == preset);
-    if is_presets("dataset") || !is_presets("out_dir") {
-        return Ok(());
-    }
-    let Some(ConfigValue::Str(dataset)) = written.get("dataset") else { return Ok(()) };
-    let Some(name) = Path::new(dataset.as_ref()).file_name() else { return Ok(()) };
-    let folder = format!("out-{}", name.to_string_lossy());
-    Ok(written.write("out_dir", folder.into(), Location::of(preset))?)
+/// [`written`] with the names of its files.
+pub(super) fn source(matches: &ArgMatches, preset: Option<&str>) -> Result<ConfigSource, Failure> {
+    Ok(ConfigSource { files: files(matches), written: written(matches, preset)? })
 }
 
 /// Prints which folder is used if the config computes `out_dir` with Python that is not supported.
@@ -222,56 +218,10 @@ pub(super) fn check_output(
     Ok(output::check_file(Path::new(path), &inputs, replace)?)
 }
 
-/// The config files for a `fitgpt train` that trains what was planned from `files`. Without a file,
-/// `train` would use the built-in stories preset.
-pub(super) fn files_to_train(files: Vec<String>) -> Vec<String> {
-    if files.is_empty() { vec![DEFAULTS.to_owned()] } else { files }
-}
-
 /// The last config file of the command line with its text.
 pub(super) fn last_file(matches: &ArgMatches) -> Result<Option<(String, String)>, Failure> {
     let last = matches.get_many::<String>("CONFIG").and_then(|mut files| files.next_back());
-    last.map(|file| Ok((file.clone(), text_of(Path::new(file))?))).transpose()
-}
-
-/// The built-in presets: their paths as commands accept them, and their texts.
-pub(super) fn presets() -> impl Iterator<Item = (String, &'static str)> {
-    PRESETS.iter().map(|(name, text)| (format!("config/{name}"), *text))
-}
-
-/// The text of a config file, or of the built-in preset of this name if there is no such file.
-pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
-    let built_in = || {
-        let name = PathBuf::from(path.file_name()?);
-        let is_preset_path =
-            path.parent().is_none_or(|p| p.ends_with("config") || p == Path::new(""));
-        let preset = PRESETS.iter().find(|(preset, _)| Path::new(preset) == name);
-        preset.filter(|_| is_preset_path).map(|(_, text)| (*text).to_owned())
-    };
-    match os::read_text(path, MAX_CONFIG_BYTES) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            let not_utf8 = not_utf8();
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
-            Err(Failure::unreadable(path, &error))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => built_in().ok_or_else(|| {
-            let names: Vec<_> = presets().map(|(name, _)| name).collect();
-            let hint = presets_are(names.join(", "));
-            Failure::unreadable(path, &error).hint(hint)
-        }),
-        Err(error) => Err(Failure::unreadable(path, &error)),
-    }
-}
-
-/// The facts about this machine that a config's Python may use.
-pub(super) fn facts() -> MachineFacts {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    MachineFacts {
-        now_seconds: now.map_or(0.0, |now| now.as_secs_f64()),
-        cuda_is_available: false,
-        bf16_is_supported: false,
-    }
+    last.map(|file| Ok((file.clone(), config_file::text_of(Path::new(file))?))).transpose()
 }
 
 #[cfg(test)]
@@ -284,12 +234,5 @@ mod tests {
             assert!(!word.contains(' '), "{word}");
             assert_eq!(fitgpt_fit::device::find(word).unwrap().name, gpu.name, "{word}");
         }
-    }
-
-    #[test]
-    fn a_preset_is_found_without_its_file() {
-        let folder = Path::new("no such folder/config/stories.py");
-        assert!(text_of(folder).is_ok());
-        assert!(text_of(Path::new("elsewhere/stories.py")).is_err());
     }
 }

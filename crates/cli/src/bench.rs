@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use fitgpt_commands::Failure;
+use fitgpt_commands::{Failure, plan};
 use fitgpt_config::{Config, Precision, Written};
 use fitgpt_run::{
     bench::{self, Effort, MachinePeaks, Measured, OpTimes, TimedProgram},
@@ -16,7 +16,6 @@ use serde_json::json;
 use super::{
     Outcome, OutputStyle, args,
     estimate::{self, Bounds, RatedCard},
-    plan,
 };
 use crate::{
     terminal,

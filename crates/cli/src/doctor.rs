@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Arg, ArgMatches, Command};
-use fitgpt_commands::{Failure, origin};
+use fitgpt_commands::{Failure, config_file, origin};
 use fitgpt_config::Written;
 use fitgpt_doctor::{
     Context, Decoder, Diagnosis, MemoryKind, Snapshot, diagnose, explain,
@@ -84,7 +84,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
 
     let mut context = Context::default();
     if let Some(path) = matches.get_one::<String>("config") {
-        let (text, facts) = (args::text_of(Path::new(path))?, args::facts());
+        let (text, facts) = (config_file::text_of(Path::new(path))?, config_file::facts());
         context.read_config(path, &text, &facts);
     }
     for (key, value) in args::keys(matches) {
@@ -115,7 +115,11 @@ fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Fai
     let mut written = Written::new();
     if let Some(path) = matches.get_one::<String>("config") {
         // Errors in it are part of the diagnosis.
-        let _ = written.read_python(path, &args::text_of(Path::new(path))?, &args::facts());
+        let _ = written.read_python(
+            path,
+            &config_file::text_of(Path::new(path))?,
+            &config_file::facts(),
+        );
     }
     for (key, value) in args::keys(matches) {
         let _ = written.set(key, value);
@@ -220,7 +224,7 @@ pub(super) fn json(diagnosis: &Diagnosis) -> serde_json::Value {
 /// The sizes of a model from its `config.json`, for logs that do not name it.
 fn decoder(path: &Path) -> Result<Decoder, Failure> {
     let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
-    let text = args::text_of(&path)?;
+    let text = config_file::text_of(&path)?;
     let json: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Failure::new("model", sentences::bad_model(path.display(), error)))?;
     // Multimodal models have the sizes of their language model one level deeper.

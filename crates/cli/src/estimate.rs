@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use clap::ArgMatches;
-use fitgpt_commands::{Failure, target::for_a_card};
+use fitgpt_commands::{Failure, plan, target::for_a_card};
 use fitgpt_config::{Config, Precision};
 use fitgpt_fit::{
     device::{self, CardSpec, Rates},
@@ -25,7 +25,7 @@ use fitgpt_run::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Outcome, OutputStyle, args, plan};
+use super::{Outcome, OutputStyle, args, plan_text};
 use crate::{
     terminal,
     words::{self, bench as text_of, grouped, names, percent},
@@ -144,7 +144,7 @@ pub(super) fn run(
             };
             let times =
                 [("FitGPT".to_owned(), time), (torch_name, torch_time)].map(|(name, time)| {
-                    format!("\n{name}\n{}\n", plan::time_text_in(&time, step_text))
+                    format!("\n{name}\n{}\n", plan_text::time_text_in(&time, step_text))
                 });
             terminal::out(&format!("{job}\n{memory}\n{bounds}{}", times.concat()));
             let plan = format!("fitgpt plan{} --gpu \"{}\"", arguments(matches), gpu.name);

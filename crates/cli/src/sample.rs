@@ -5,7 +5,7 @@ use std::{path::Path, time::Instant};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{NanoGptRun, PositionRows, Tensors, Weights};
-use fitgpt_commands::{Failure, begin, prompt};
+use fitgpt_commands::{Failure, begin, config_file::DEFAULT_PRESET, prompt};
 use fitgpt_config::Config;
 use fitgpt_data::tokenizer::{Stream, Tokenizer};
 use fitgpt_model::model;
@@ -47,7 +47,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
-    let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
+    let written = args::written(matches, Some(DEFAULT_PRESET))?;
     args::note_unknown(&written);
     let config = written.resolve()?;
     let window = if matches.get_flag("exact") { ContextWindow::Exact } else { ContextWindow::Half };

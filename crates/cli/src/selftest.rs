@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::ArgMatches;
-use fitgpt_commands::Failure;
+use fitgpt_commands::{Failure, plan};
 use fitgpt_config::{Config, Written};
 use fitgpt_run::{
     device::Runner,
@@ -11,7 +11,7 @@ use fitgpt_run::{
 };
 use serde_json::json;
 
-use super::{Outcome, OutputStyle, args, plan};
+use super::{Outcome, OutputStyle, args};
 use crate::{
     terminal,
     words::{self, bench, names, percent, selftest as text_of},

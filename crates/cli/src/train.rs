@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_checkpoint::output;
 use fitgpt_commands::{
     Failure, begin,
+    config_file::DEFAULT_PRESET,
     fit_options::AdaptedConfig,
     out_dir::ExistingRun,
     together::together,
@@ -26,7 +27,7 @@ use fitgpt_run::{
 use fitgpt_say::Sentence;
 use serde_json::json;
 
-use super::{Outcome, OutputStyle, args, named, plan, progress::RunLines, sample};
+use super::{Outcome, OutputStyle, args, named, plan_text, progress::RunLines, sample};
 use crate::{
     picture::{curve, curve_svg},
     terminal,
@@ -166,7 +167,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
 
 /// What the command line asks for.
 fn request(matches: &ArgMatches, ranks: &Ranks) -> Result<TrainRequest, Failure> {
-    let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
+    let written = args::written(matches, Some(DEFAULT_PRESET))?;
     let is_resumed = written.resolve().is_ok_and(|c| matches!(c.init_from(), InitFrom::Resume));
     let written_now = (is_resumed && ranks.is_root()).then(|| args::written(matches, None));
     let replaces = matches.get_flag("overwrite");
@@ -237,7 +238,7 @@ fn introduction(planned: &PlannedRun, ranks: &Ranks, wants_fit: bool) -> String 
         text +=
             &adapted.map_or_else(|| words::fits_already() + "\n", |adapted| adapted.text(lang()));
     }
-    text + &plan::text(report)
+    text + &plan_text::text(report)
 }
 
 /// nanoGPT's first lines.
@@ -264,9 +265,13 @@ fn refuse(planned: &PlannedRun, style: OutputStyle) -> Result<(), Failure> {
     let report = planned.report();
     match style {
         OutputStyle::Text => {
-            terminal::err(&format!("{}{}", fitgpt_commands::label(lang()), plan::refusal(report)));
+            terminal::err(&format!(
+                "{}{}",
+                fitgpt_commands::label(lang()),
+                plan_text::refusal(report)
+            ));
             let (found, engine) = planned.options()?;
-            terminal::err(&plan::advice(&found, engine));
+            terminal::err(&plan_text::advice(&found, engine));
         }
         OutputStyle::Json => {
             terminal::json_pretty(report);

@@ -10,7 +10,11 @@ use std::{
 };
 
 use clap::{ArgMatches, parser::ValueSource};
-use fitgpt_commands::{Failure, target::EngineChoice};
+use fitgpt_commands::{
+    Failure,
+    plan::{self, EnginePlan},
+    target::{EngineChoice, PlanTarget},
+};
 use fitgpt_files::os;
 use fitgpt_fit::torch::Rules;
 use fitgpt_program::units::Bytes;
@@ -21,7 +25,7 @@ use fitgpt_run::{
 };
 use serde_json::json;
 
-use super::{Outcome, OutputStyle, args, plan, target};
+use super::{Outcome, OutputStyle, args};
 use crate::{
     picture::meter::{Meter, history},
     terminal,
@@ -78,12 +82,11 @@ fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<WatchedPlan>
     let is_named = matches.value_source("engine") == Some(ValueSource::CommandLine);
     let name = pid.and_then(os::process_name);
     let is_python = name.is_some_and(|name| name.to_ascii_lowercase().starts_with("python"));
-    let target = if is_python && !is_named {
-        target::of_engine(EngineChoice::Torch, matches, &config)?
-    } else {
-        target::of(matches, &config)?
-    };
-    let report = plan::report(&config, plan::vocab(&config)?, &target)?;
+    let [engine] = *args::engines(matches) else { unreachable!("clap accepts one engine") };
+    let engine = if is_python && !is_named { EngineChoice::Torch } else { engine };
+    let target = PlanTarget::on(engine, args::device(matches), &config)?;
+    let EnginePlan { report, target, .. } =
+        EnginePlan::of(&config, plan::vocab(&config)?, target, false)?;
     let is_for_cards = match target.engine {
         EngineChoice::Torch => target.rules == Rules::Cuda,
         EngineChoice::Fitgpt => target.is_card || target.runner.gpu().is_some(),

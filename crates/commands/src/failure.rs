@@ -116,6 +116,12 @@ impl Failure {
         failure.at(Sentence::literal(path.display()))
     }
 
+    /// A file whose content cannot be read; `reason` is not the operating system's.
+    pub fn unreadable_for(path: &Path, reason: &Sentence) -> Self {
+        let message = Sentence::of(|lang| Attempt::Read.failed(lang, path, reason.say(lang)));
+        Self::new("file", message).at(Sentence::literal(path.display()))
+    }
+
     /// Adds the folder in which a relative path was not found.
     fn missing(self, path: &Path, error: &io::Error) -> Self {
         match std::env::current_dir() {

@@ -1,5 +1,6 @@
 //! The content of a plan's chart, before it is drawn: panels, phases, columns, text.
 
+use fitgpt_commands::plan::EnginePlan;
 use fitgpt_config::{GradCheckpoint, Precision};
 use fitgpt_model::{
     Model,
@@ -79,6 +80,17 @@ pub(super) struct PanelPeak {
     /// Index of the panel's phase.
     pub(super) timeline: usize,
     pub(super) peak: Peak,
+}
+
+impl From<&EnginePlan> for Panel {
+    fn from(plan: &EnginePlan) -> Self {
+        Self {
+            report: plan.report.clone(),
+            timelines: plan.timelines.clone(),
+            precision: plan.target.precision,
+            vocab: plan.vocab,
+        }
+    }
 }
 
 impl Panel {

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fitgpt_commands::Failure;
+use fitgpt_commands::{Failure, config_file};
 use fitgpt_config::SizeLimit;
 use fitgpt_fit::device::GPUS;
 use fitgpt_program::TensorClass;
@@ -21,10 +21,7 @@ use fitgpt_serve::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{
-    super::args, diagnosis, error::ApiError, lang_of, planner, training::Trainings,
-    work::WorkPermits,
-};
+use super::{diagnosis, error::ApiError, lang_of, planner, training::Trainings, work::WorkPermits};
 use crate::{
     picture::svg::colour,
     words::{self, Lang, names},
@@ -173,7 +170,8 @@ impl PageApi {
         let mut cards: Vec<_> = GPUS.iter().map(card).collect();
         cards.sort_by_key(|card| card["bytes"].as_u64());
         let class = |class: TensorClass| json!({ "id": class.name(), "name": names::class(class), "colour": colour(class) });
-        let presets = args::presets().map(|(name, text)| json!({ "name": name, "text": text }));
+        let presets =
+            config_file::presets().map(|(name, text)| json!({ "name": name, "text": text }));
         let languages = Lang::ALL.map(|lang| json!({ "code": lang.code(), "name": lang.name() }));
         let limit = |key| SizeLimit::of(key).map(|limit| limit.most);
         json!({

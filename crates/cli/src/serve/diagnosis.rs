@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use fitgpt_commands::config_file;
 use fitgpt_config::{Config, Written};
 use fitgpt_doctor::{
     Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain, finding, in_one_unit,
@@ -20,10 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        args,
-        doctor::{self, DoctorInput, InputLimits},
-    },
+    super::doctor::{self, DoctorInput, InputLimits},
     error::ApiError,
     planner,
     work::{WorkPermit, WorkPermits},
@@ -83,7 +81,7 @@ pub(super) fn diagnose(
 
     let mut context = Context::default();
     if !known.config.trim().is_empty() {
-        context.read_config("config.py", &known.config, &args::facts());
+        context.read_config("config.py", &known.config, &config_file::facts());
     }
     if let Some(name) = known.gpu.as_deref().filter(|name| !name.is_empty()) {
         context.gpu = Some(device::find(name).map_err(fitgpt_commands::Failure::from)?);

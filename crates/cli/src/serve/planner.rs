@@ -10,33 +10,26 @@ use std::{
 };
 
 use fitgpt_commands::{
-    Failure, fit_options, origin,
-    target::{DeviceFlags, EngineChoice, PlanTarget},
+    Failure,
+    config_file::{self, ConfigSource},
+    fit::OptionsRequest,
+    origin,
+    plan::PlanRequest,
+    target::{DeviceFlags, EngineChoice},
 };
-use fitgpt_config::{Config, ConfigValue, Precision, Written, divisors};
+use fitgpt_config::{Config, ConfigValue, Written, divisors};
 use fitgpt_data::{Dataset, GPT2_VOCAB_SIZE};
-use fitgpt_fit::{fit, torch};
+use fitgpt_fit::fit;
 use fitgpt_model::{
     Model,
     report::{PhaseTimeline, PlanReport},
 };
-use fitgpt_program::{
-    Program, TensorClass,
-    memory::{Target, lifetimes},
-};
-use fitgpt_run::setup::RunSetup;
+use fitgpt_program::{Program, TensorClass, memory::lifetimes};
 use fitgpt_serve::refuse;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        args, fit as fit_command, plan as plan_command,
-        plan_ranks::{self, PlannedRanks},
-    },
-    error::ApiError,
-    powers,
-};
+use super::{super::plan_text, error::ApiError, powers};
 use crate::{
     picture::{
         chart::{Panel, columns},
@@ -44,7 +37,7 @@ use crate::{
     },
     words::{
         self, Say as _, fit as fit_words, grouped, lang, names, plan as plan_words,
-        ranks as ranks_words, serve as messages,
+        serve as messages,
     },
 };
 
@@ -143,7 +136,7 @@ impl PlannerState {
     fn written(&self, roots: &[PathBuf]) -> Result<Written, ApiError> {
         let mut written = Written::new();
         if let Some((file, text)) = self.source() {
-            written.read_python(file, text, &args::facts())?;
+            written.read_python(file, text, &config_file::facts())?;
         }
         for (key, value) in &self.keys {
             written.set(key, value)?;
@@ -157,29 +150,16 @@ impl PlannerState {
         (self.ranks > 1).then_some(self.ranks)
     }
 
-    /// The target of `engine`, and the config as one of several ranks trains it.
-    fn target(
-        &self,
-        engine: EngineChoice,
-        config: &Config,
-        vocab: u32,
-    ) -> Result<(PlanTarget, Config), Failure> {
-        let flags = DeviceFlags { gpu: self.gpu.as_deref(), reserve: None, is_compared: true };
-        let mut target = PlanTarget::on(engine, flags, config)?;
-        let Some(ranks) = self.ranks() else { return Ok((target, config.clone())) };
-        if engine == EngineChoice::Torch {
-            return Err(Failure::new("ranks", ranks_words::ranks_of_fitgpt()));
-        }
-        let (config, share) = plan_ranks::of_count(ranks, config, vocab)?;
-        target.share = share;
-        Ok((target, config))
+    /// The card, or this machine.
+    fn device(&self) -> DeviceFlags<'_> {
+        DeviceFlags { gpu: self.gpu.as_deref(), reserve: None, is_compared: true }
     }
 }
 
 /// A state with everything derived from it.
 struct Resolved {
     state: PlannerState,
-    written: Written,
+    source: ConfigSource,
     config: Config,
     vocab: u32,
 }
@@ -191,7 +171,26 @@ impl Resolved {
         let config = written.resolve()?;
         within_limits(&config, state.ranks).map_err(|message| Failure::new("limit", message))?;
         let vocab = vocab(&config)?;
-        Ok(Self { state, written, config, vocab })
+        let source = ConfigSource { files: state.files(), written };
+        Ok(Self { state, source, config, vocab })
+    }
+
+    /// The request for a plan of one engine.
+    fn plan_request<'a>(
+        &'a self,
+        engine: &'a EngineChoice,
+        wants_timelines: bool,
+    ) -> PlanRequest<'a> {
+        let Self { state, config, vocab, .. } = self;
+        PlanRequest {
+            config,
+            vocab: *vocab,
+            engines: std::slice::from_ref(engine),
+            device: state.device(),
+            ranks: state.ranks(),
+            network: None,
+            wants_timelines,
+        }
     }
 }
 
@@ -231,18 +230,18 @@ pub(super) fn run_config(
     asked: &Value,
     roots: &[PathBuf],
 ) -> Result<(String, Vec<String>), ApiError> {
-    let Resolved { state, written, config, .. } = Resolved::of(asked, roots)?;
+    let Resolved { state, source, config, .. } = Resolved::of(asked, roots)?;
     if state.ranks().is_some() {
         return Err(Failure::new("ranks", messages::one_process()).into());
     }
     let arguments = powers::of_run(&config)?;
-    Ok((fit::write(state.source(), &written, &[])?, arguments))
+    Ok((fit::write(state.source(), &source.written, &[])?, arguments))
 }
 
 /// The plans of both engines with their pictures.
 pub(super) fn plan(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked, roots)?;
-    let Resolved { state, written, config, .. } = &resolved;
+    let Resolved { state, source, config, .. } = &resolved;
     let document = |engine| match one_engine(&resolved, engine) {
         Ok(document) => document,
         // A config may be supported by only one of the engines.
@@ -266,7 +265,7 @@ pub(super) fn plan(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> 
         "effective_batch": config.effective_batch(),
         "vocab": resolved.vocab,
         "parameters": Model::new(config, resolved.vocab).parameter_count(),
-        "config": fit::write(state.source(), written, &[])?,
+        "config": fit::write(state.source(), &source.written, &[])?,
     }))
 }
 
@@ -278,21 +277,15 @@ const fn engine_name(engine: EngineChoice) -> &'static str {
 }
 
 fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failure> {
-    let Resolved { state, written, config, vocab } = resolved;
-    let (target, config) = state.target(engine, config, *vocab)?;
-    let plan_command::Planned { panel, time, job } =
-        plan_command::planned(&config, *vocab, &target, true)?;
-    let ranks = state.ranks().map(|ranks| PlannedRanks::new(ranks, &job, None, time.as_ref()));
-    let command = plan_command::train_command(engine, state.files(), written, &config);
-    let command = state
-        .ranks()
-        .map_or_else(|| command.clone(), |ranks| plan_ranks::command_of(ranks, &command));
-    let report = &panel.report;
+    let Resolved { state, source, .. } = resolved;
+    let answer = resolved.plan_request(&engine, true).plan()?;
+    let plan = answer.plan();
+    let panel = Panel::from(plan);
+    let report = &plan.report;
     // The unit of the picture.
     let largest = report.arena_bytes.max(report.device.usable_bytes);
     let size = |bytes| figure_next_to(bytes, largest);
-    let note = (target.precision == Precision::Bfloat16 && !target.has_bf16)
-        .then(|| plan_words::no_bfloat16(&target.device.name));
+    let note = plan.lacks_bfloat16().then(|| plan_words::no_bfloat16(&plan.target.device.name));
     let ops: u64 = panel.timelines.iter().map(|timeline| timeline.ops.len() as u64).sum();
     let phases: Vec<_> =
         panel.timelines.iter().map(|timeline| phase(&panel, timeline, ops)).collect();
@@ -301,18 +294,18 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "name": panel.name(),
         "mark": panel.verdict(),
         "verdict": report.verdict,
-        "sentence": plan_command::verdict_in(report, size),
-        "total": plan_command::arena_in(report, size),
+        "sentence": plan_text::verdict_in(report, size),
+        "total": plan_text::arena_in(report, size),
         "device": names::device(&report.device.name),
         "needed_bytes": needed(report),
         "usable_bytes": report.device.usable_bytes,
         "overhead_bytes": report.overhead.range(),
-        "time": time.as_ref().map(plan_command::time_text),
+        "time": plan.time.as_ref().map(plan_text::time_text),
         "note": note,
         "phases": phases,
-        "command": command,
-        "ranks": ranks.map(|ranks| ranks.text()),
-        "report": state.report.then_some(plan_command::TimedReport { report, time, ranks }),
+        "command": source.train_command(engine, &answer.config, state.ranks()),
+        "ranks": answer.ranks.as_ref().map(plan_text::ranks),
+        "report": state.report.then_some(answer.document()),
     }))
 }
 
@@ -367,31 +360,13 @@ fn by_column(timeline: &PhaseTimeline, drawn: &[usize], class: TensorClass) -> V
 /// The largest tensors that are alive at one op. Those of all layers are one.
 pub(super) fn alive(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked, roots)?;
-    let Resolved { state, config, vocab, .. } = &resolved;
-    let engine = state.engine();
-    let (target, config) = state.target(engine, config, *vocab)?;
-    let tensors = match engine {
-        EngineChoice::Torch => {
-            let options = target.torch_options(&config);
-            let phases = torch::phases(&Model::new(&config, *vocab), &options);
-            let found = phases.into_iter().find(|(phase, _)| phase.name() == state.phase);
-            found.map(|(_, program)| tensors_at(&program, state.op, &torch::CachingAllocator))
-        }
-        EngineChoice::Fitgpt => {
-            let PlanTarget { device, overhead, precision, runner, share, .. } = target;
-            let setup =
-                RunSetup::of_share(&config, *vocab, precision, &runner, device, overhead, share)
-                    .map_err(Failure::from)?;
-            let mut programs = setup.plan.plan().programs.iter().map(|planned| &planned.program);
-            let found = programs.find(|program| program.name() == state.phase);
-            found.map(|program| tensors_at(program, state.op, &runner.target()))
-        }
-    };
+    let state = &resolved.state;
+    let program = resolved.plan_request(&state.engine(), false).program_of(&state.phase)?;
+    let tensors = program.map(|(program, alignment)| tensors_at(&program, state.op, alignment));
     tensors.ok_or_else(|| refuse(404, "there is no such phase").into())
 }
 
-fn tensors_at(program: &Program, op: u32, target: &impl Target) -> Value {
-    let alignment = target.limits().alignment;
+fn tensors_at(program: &Program, op: u32, alignment: u64) -> Value {
     let mut groups: BTreeMap<(String, &str), (u64, u64)> = BTreeMap::new();
     for (tensor, span) in program.tensors().iter().zip(lifetimes(program)) {
         if span.is_some_and(|span| span.contains(&op)) {
@@ -424,15 +399,18 @@ fn without_layer(name: &str) -> Cow<'_, str> {
 /// The options to make it fit: what `fit --json` prints, plus texts.
 pub(super) fn fit(asked: &Value, roots: &[PathBuf]) -> Result<Value, ApiError> {
     let resolved = Resolved::of(asked, roots)?;
-    let Resolved { state, written, config, vocab } = &resolved;
-    let engine = state.engine();
-    let (target, config) = state.target(engine, config, *vocab)?;
-    let found = fit_options::all(&config, *vocab, &target);
-    let lines = fit_command::OptionCommands { files: state.files(), written, engine };
-    let recommended = found.recommended.map(|index| &found.options[index]);
-    let changes = recommended.map_or(&[][..], |option| &option.changes);
-    let text = fit::write(state.source(), written, changes)?;
-    let mut answer = fit_command::json(&found, &lines, &text);
+    let Resolved { state, source, config, vocab } = &resolved;
+    let options = OptionsRequest {
+        config,
+        vocab: *vocab,
+        engine: state.engine(),
+        device: state.device(),
+        ranks: state.ranks(),
+        source,
+        file: state.source(),
+    };
+    let options = options.search()?;
+    let (found, mut answer) = (&options.found, options.document());
     for (index, option) in found.options.iter().enumerate() {
         let entry = &mut answer["options"][index];
         let apply: BTreeMap<_, _> =

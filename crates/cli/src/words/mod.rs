@@ -21,7 +21,6 @@ macro_rules! messages {
 }
 
 mod lang;
-pub(crate) mod args;
 pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod devices;

@@ -1,13 +1,6 @@
 //! Training with several processes.
 
 messages! {
-    /// `--ranks` with `--engine torch`.
-    ranks_of_fitgpt() {
-        en: "`--ranks` plans ranks of FitGPT, not of PyTorch",
-        zh: "`--ranks` 规划的是 FitGPT 的 rank，而不是 PyTorch 的",
-        ja: "`--ranks` は FitGPT の rank の計画で、PyTorch のものではありません",
-        de: "`--ranks` plant Ranks von FitGPT, nicht von PyTorch",
-    }
     /// One rank of several, in a plan.
     share(ranks, lanes, rank, low, high, messages) {
         en: "{ranks} ranks, {lanes} lanes: the plan is for rank {rank}, which needs most; optimizer states of a rank {low} to {high}, messages {messages} (in the overhead)",

@@ -1,5 +1,6 @@
 //! Sentences of this crate.
 
+pub(crate) mod config_file;
 pub(crate) mod failure;
 pub(crate) mod hints;
 pub(crate) mod ranks;

@@ -1,6 +1,6 @@
 //! What is wrong with a config file on the command line.
 
-messages! {
+fitgpt_say::sentences! {
     /// Below the path of a config that does not exist.
     presets_are(presets) {
         en: "built-in presets: {presets}",
