@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use fitgpt_checkpoint::export::{self, gguf::GgufType};
-use fitgpt_commands::Failure;
+use fitgpt_checkpoint::export::gguf::GgufType;
+use fitgpt_commands::{
+    Failure,
+    export::{ExportFormat, ExportRequest},
+};
 use serde_json::json;
 
 use super::{Outcome, OutputStyle};
@@ -68,22 +71,14 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let path = |name| Path::new(matches.get_one::<String>(name).expect("clap asks for it"));
-    let (folder, out) = (path("FOLDER"), path("out"));
-    let text = |name| matches.get_one::<String>(name).map(String::as_str);
-    let dtype = match text("type") {
-        Some("f32") => GgufType::F32,
-        Some("q8_0") => GgufType::Q8,
-        _ => GgufType::F16,
+    let request = ExportRequest {
+        model: path("FOLDER"),
+        format: format(matches)?,
+        out: path("out"),
+        replaces: matches.get_flag("overwrite"),
     };
-    let (format, overwrite) = (text("to"), matches.get_flag("overwrite"));
-    if text("type").is_some() && format != Some("gguf") {
-        return Err(Failure::new("usage", words::type_is_ggufs()));
-    }
-    let exported = match format {
-        Some("nanogpt") => export::to_nanogpt(folder, out, overwrite)?,
-        Some("hf") => export::to_folder(folder, out, overwrite)?,
-        _ => export::to_gguf(folder, out, dtype, overwrite)?,
-    };
+    let exported = request.export()?;
+    let out = request.out;
     match style {
         OutputStyle::Json => {
             let document = json!({ "path": out, "tensors": exported.n_tensors,
@@ -95,10 +90,23 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
             let tensors = grouped(exported.n_tensors as u64);
             terminal::line(&words::exported(out.display(), tensors, megabytes));
             if exported.has_other_gelu {
-                let is_nanogpt = format == Some("nanogpt");
+                let is_nanogpt = request.format == ExportFormat::NanoGpt;
                 terminal::line(&if is_nanogpt { words::tanh_gelu() } else { words::exact_gelu() });
             }
         }
     }
     Ok(Outcome::Yes)
+}
+
+/// `--to` and `--type`.
+fn format(matches: &ArgMatches) -> Result<ExportFormat, Failure> {
+    let text = |name| matches.get_one::<String>(name).map(String::as_str);
+    match (text("to"), text("type")) {
+        (Some("nanogpt" | "hf"), Some(_)) => Err(Failure::new("usage", words::type_is_ggufs())),
+        (Some("nanogpt"), None) => Ok(ExportFormat::NanoGpt),
+        (Some("hf"), None) => Ok(ExportFormat::Folder),
+        (_, Some("f32")) => Ok(ExportFormat::Gguf(GgufType::F32)),
+        (_, Some("q8_0")) => Ok(ExportFormat::Gguf(GgufType::Q8)),
+        _ => Ok(ExportFormat::Gguf(GgufType::F16)),
+    }
 }

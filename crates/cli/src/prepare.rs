@@ -1,7 +1,6 @@
 //! `fitgpt prepare`: from text to a dataset.
 
 use std::{
-    fs,
     num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
     process,
@@ -9,17 +8,20 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValue};
-use fitgpt_commands::Failure;
+use fitgpt_commands::{
+    Failure,
+    download::DatasetChoice,
+    prepare::{PrepareEnd, PrepareRequest},
+};
 use fitgpt_data::tokenizer::{EndOfTextOrigin, EndOfTextToken};
 use fitgpt_files::os;
 use fitgpt_prepare::{
-    EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareError, PrepareSummary,
-    Progress, Vocabulary, prepare,
+    EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareSummary, Progress,
+    Vocabulary,
 };
-use fitgpt_program::units::Bytes;
 use fitgpt_run::stop::StopFlag;
 
-use super::{Outcome, OutputStyle, named};
+use super::{Outcome, OutputStyle, named::DownloadLine};
 use crate::{
     terminal,
     words::{Say as _, grouped, hub as hub_words, lang, prepare as words},
@@ -137,61 +139,43 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let stop = StopFlag::on_signals().map_err(|error| Failure::signals(&error))?;
-    let mut options = options(matches)?;
-    if !named::fetch(&mut options, matches, &|| stop.is_asked_for())? {
-        return Err(Failure::stopped());
-    }
-    options.disk_free_bytes = os::disk_free(&options.folder).map(Bytes::get);
-    if options.inputs.iter().any(is_pipe) {
+    let is_stopped = || stop.is_asked_for();
+    let mut request = PrepareRequest { options: options(matches)?, choice: choice(matches) };
+    let mut line = DownloadLine::new(&request.options.folder);
+    request.fetch(&mut |event| line.show(&event), &is_stopped)?;
+    if request.may_wait() {
         let watched = stop.when_ignored(move || {
             super::fail(&Failure::stopped(), style);
             process::exit(2); // as safe as a kill: the folder's drafts are not a dataset
         });
         watched.map_err(|error| Failure::signals(&error))?;
     }
-    let mut shown: Option<Instant> = None;
-    let mut begun: Option<(Pass, Instant, u64)> = None;
-    let is_watched = terminal::is_watched();
-    let mut progress = |at: Progress| {
-        if is_watched && shown.is_none_or(|shown| shown.elapsed() > REFRESH) {
-            shown = Some(Instant::now());
-            let (_, start, first) = match begun {
-                Some(begun) if begun.0 == at.pass => begun,
-                _ => *begun.insert((at.pass, Instant::now(), at.bytes)),
-            };
-            terminal::progress(&with_eta(line(&at), &at, start.elapsed(), first));
+    let mut line = ProgressLine::new();
+    let ended = request.prepare(&mut |at| line.show(&at), &is_stopped);
+    line.clear();
+    match (ended?, style) {
+        (PrepareEnd::Paused(how), _) => {
+            terminal::note(&how.say(lang()));
+            return Ok(Outcome::Stopped);
         }
-    };
-    let made = prepare(&options, &mut progress, &|| stop.is_asked_for());
-    if is_watched {
-        terminal::clear_progress();
-    }
-    // What was written is kept: the same command continues from there.
-    if let Err(error @ PrepareError::Paused) = &made {
-        terminal::note(&error.say(lang()));
-        return Ok(Outcome::Stopped);
-    }
-    let summary = made?;
-    match style {
-        OutputStyle::Json => {
+        (PrepareEnd::Done(summary), OutputStyle::Json) => {
             // A path that is not Unicode has no JSON.
-            serde_json::to_string(&summary)
+            serde_json::to_string(&*summary)
                 .map_err(|error| Failure::new("prepare", error.to_string()))?;
-            terminal::json(&summary);
+            terminal::json(&*summary);
         }
-        OutputStyle::Text => terminal::out(&text(&summary)),
+        (PrepareEnd::Done(summary), OutputStyle::Text) => terminal::out(&text(&summary)),
     }
     Ok(Outcome::Yes)
 }
 
-/// Whether an input can keep its reader waiting.
-fn is_pipe(input: &Input) -> bool {
-    match input {
-        Input::Stdin => true,
-        Input::Path(path) => {
-            fs::metadata(path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir())
-        }
-        Input::Fetched { .. } | Input::Joined { .. } => false,
+/// What applies to a dataset that is given by name.
+fn choice(matches: &ArgMatches) -> DatasetChoice<'_> {
+    DatasetChoice {
+        sample: matches.get_one::<String>("sample").map(String::as_str),
+        n_files: matches.get_one("files").copied().map(NonZeroUsize::get),
+        has_field: matches.contains_id("field"),
+        has_tokenizer: matches.contains_id("tokenizer"),
     }
 }
 
@@ -249,6 +233,38 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     options.overwrite = matches.get_flag("overwrite");
     options.threads = matches.get_one("threads").copied();
     Ok(options)
+}
+
+/// The progress line on a terminal.
+struct ProgressLine {
+    is_watched: bool,
+    shown: Option<Instant>,
+    /// The current pass, when it began, and the bytes that it began with.
+    begun: Option<(Pass, Instant, u64)>,
+}
+
+impl ProgressLine {
+    fn new() -> Self {
+        Self { is_watched: terminal::is_watched(), shown: None, begun: None }
+    }
+
+    fn show(&mut self, at: &Progress) {
+        if !self.is_watched || self.shown.is_some_and(|shown| shown.elapsed() <= REFRESH) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let (_, start, first) = match self.begun {
+            Some(begun) if begun.0 == at.pass => begun,
+            _ => *self.begun.insert((at.pass, Instant::now(), at.bytes)),
+        };
+        terminal::progress(&with_eta(line(at), at, start.elapsed(), first));
+    }
+
+    fn clear(&self) {
+        if self.is_watched {
+            terminal::clear_progress();
+        }
+    }
 }
 
 fn line(at: &Progress) -> String {

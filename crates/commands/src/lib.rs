@@ -16,9 +16,14 @@ pub mod together;
 mod plan_ranks;
 pub mod plan;
 pub mod fit;
+pub mod doctor;
+pub mod download;
+pub mod prepare;
+pub mod export;
 pub mod begin;
 pub mod out_dir;
 pub mod prompt;
+pub mod sample;
 pub mod train;
 
 pub use self::failure::{Failure, held_by, holders, label};

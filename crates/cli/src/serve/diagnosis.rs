@@ -8,20 +8,18 @@ use std::{
     sync::Arc,
 };
 
-use fitgpt_commands::config_file;
+use fitgpt_commands::doctor::{self, DoctorInput, InputLimits, RunFacts};
 use fitgpt_config::{Config, Written};
 use fitgpt_doctor::{
-    Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain, finding, in_one_unit,
-    mark, plain, ties,
+    Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain, finding, in_one_unit, mark,
+    plain, ties,
 };
 use fitgpt_files::formats::compression;
-use fitgpt_fit::device;
 use fitgpt_serve::refuse;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::doctor::{self, DoctorInput, InputLimits},
     error::ApiError,
     planner,
     work::{WorkPermit, WorkPermits},
@@ -79,13 +77,14 @@ pub(super) fn diagnose(
     };
     let _permit = permits.take()?;
 
-    let mut context = Context::default();
-    if !known.config.trim().is_empty() {
-        context.read_config("config.py", &known.config, &config_file::facts());
-    }
-    if let Some(name) = known.gpu.as_deref().filter(|name| !name.is_empty()) {
-        context.gpu = Some(device::find(name).map_err(fitgpt_commands::Failure::from)?);
-    }
+    let facts = RunFacts {
+        config: Some(("config.py", known.config.as_str()))
+            .filter(|_| !known.config.trim().is_empty()),
+        gpu: known.gpu.as_deref().filter(|name| !name.is_empty()),
+        ..RunFacts::default()
+    };
+    // Without the keys of weights: the page must not reveal which are on this machine.
+    let context = facts.context(&[])?;
     let (head, tail) = ends(&bytes);
     let input = doctor::read(&mut head.chain(tail), Path::new("the upload"), LIMITS)?;
     drop(bytes);
@@ -100,7 +99,8 @@ pub(super) fn diagnose(
         }),
     };
     let diagnosis = examine(&input.into_log(), &context);
-    let mut answer = json!({ "diagnosis": doctor::json(&diagnosis), "snapshot": snapshot });
+    let mut answer =
+        json!({ "diagnosis": doctor::document(&diagnosis, lang()), "snapshot": snapshot });
     answer["texts"] = in_one_unit(|| texts(lang(), &diagnosis));
     answer["planner"] = json!({
         "keys": diagnosis.config.as_ref().map(written_keys),

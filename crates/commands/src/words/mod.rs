@@ -1,6 +1,8 @@
 //! Sentences of this crate.
 
 pub(crate) mod config_file;
+pub(crate) mod doctor;
+pub(crate) mod download;
 pub(crate) mod failure;
 pub(crate) mod hints;
 pub(crate) mod ranks;
