@@ -29,8 +29,8 @@ const MOST_RANKS: i64 = 1 << 16;
 /// Adds the flags for the engine and the device.
 pub(super) fn with_target(command: Command, engines: &'static [&'static str]) -> Command {
     let help = match engines {
-        [.., "both"] => "What runs it: FitGPT, nanoGPT under PyTorch, or both side by side",
-        _ => "What runs it: FitGPT, or nanoGPT under PyTorch",
+        [.., "both"] => "Choose what runs it: FitGPT, nanoGPT under PyTorch, or both side by side",
+        _ => "Choose what runs it: FitGPT, or nanoGPT under PyTorch",
     };
     command
         .arg(
@@ -45,7 +45,7 @@ pub(super) fn with_target(command: Command, engines: &'static [&'static str]) ->
             Arg::new("reserve")
                 .long("reserve")
                 .value_name("SIZE")
-                .help("Memory to leave free for others, such as 1GB for a desktop"),
+                .help("Leave this much memory to other programs, such as 1GB for a desktop"),
         )
 }
 
@@ -55,7 +55,7 @@ pub(super) fn gpu() -> Arg {
         .value_name("NAME")
         .value_parser(SuggestedValues(&CARDS))
         .hide_possible_values(true)
-        .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be in this machine")
+        .help("Plan for this card, such as \"RTX 4070\" or 4090; it need not be in this machine")
 }
 
 /// The catalogue's cards as a shell completes them: one word each, without the maker's name.
@@ -96,7 +96,7 @@ pub(super) fn with_keys(command: Command) -> Command {
     let files = Arg::new("CONFIG")
         .action(ArgAction::Append)
         .num_args(0..)
-        .help("Config files in nanoGPT's Python; later ones and later keys win");
+        .help("Read these config files in nanoGPT's Python; later files and keys win");
     keys::with_keys(with_json(command.arg(files)))
 }
 
@@ -128,7 +128,7 @@ pub(super) fn with_network(command: Command) -> Command {
             .value_name("RATE")
             .requires("ranks")
             .value_parser(|text: &str| text.parse::<NetworkRate>())
-            .help("Time of the messages between ranks over a network such as 10Gb (per second)"),
+            .help("Estimate the time of messages between ranks at this rate, such as 10Gb (per second)"),
     )
 }
 

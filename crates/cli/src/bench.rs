@@ -62,7 +62,7 @@ fn flags() -> Command {
             Arg::new("job")
                 .long("job")
                 .value_parser(JOBS.map(|(name, _)| name))
-                .help("A named job [default without a config: gpt2]"),
+                .help("Measure a named job [default without a config: gpt2]"),
         )
         .arg(
             Arg::new("runs")
@@ -70,7 +70,7 @@ fn flags() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("3")
-                .help("Minimum number of runs of every program; the fastest counts"),
+                .help("Run every program at least N times; the fastest counts"),
         )
         .arg(
             Arg::new("estimate")

@@ -37,7 +37,7 @@ pub fn command() -> Command {
                 .global(true)
                 .value_parser(Lang::ALL.map(Lang::code))
                 .hide_possible_values(true)
-                .help("Language of reports and messages: en, zh, ja, de [default: the locale's]"),
+                .help("Print reports and messages in en, zh, ja or de [default: the locale's]"),
         )
         .subcommand(plan::command())
         .subcommand(fit::command())
@@ -70,6 +70,29 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    /// The words that help starts with. A new one is welcome if it is a verb.
+    const VERBS: &str = "Add Allow Average Build Change Choose Compare Compute Continue Divide \
+        Draw Drop End Estimate Evaluate Favour Fetch Generate Give Hold Keep Leave Let Listen \
+        Log Make Measure Name Open Patch Plan Print Put Raise Read Recompute Replace Run Save \
+        Scale Search Set Share Show Start Stop Store Stretch Sum Take Train Use Warm Work Write";
+
+    #[test]
+    fn every_line_of_help_says_what_it_does() {
+        let verbs: Vec<_> = VERBS.split_whitespace().collect();
+        let command = command();
+        let args = command
+            .get_subcommands()
+            .flat_map(|command| command.get_arguments().map(move |arg| (command.get_name(), arg)));
+        let without: Vec<_> = args
+            .flat_map(|(name, arg)| {
+                let texts = [arg.get_help(), arg.get_long_help()].into_iter().flatten();
+                texts.map(move |text| format!("{text} ({name} {})", arg.get_id()))
+            })
+            .filter(|text| !verbs.contains(&text.split([' ', ',']).next().unwrap_or_default()))
+            .collect();
+        assert!(without.is_empty(), "{without:#?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn command() -> Command {
             Arg::new("SHELL")
                 .required(true)
                 .value_parser(clap::value_parser!(Shell))
-                .help("Which shell"),
+                .help("Print the completions of this shell"),
         )
         .after_help(
             "To install them, once:\n\n  \

@@ -47,7 +47,7 @@ pub(super) fn command() -> Command {
         .about("Shows memory, limits, CPU and cards of this machine; `--watch` shows them live")
         .arg(watch)
         .arg(selftest)
-        .arg(seconds("every", "Time between two samples [default: 1]"))
+        .arg(seconds("every", "Read the memory every N seconds [default: 1]"))
         .arg(seconds("for", "End the watch after this time"))
         .after_help(
             "A watch ends with Ctrl-C, with its process, or after `--for`. It finds the plan of a\n\

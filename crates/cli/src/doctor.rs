@@ -31,19 +31,16 @@ pub(super) fn command() -> Command {
     keys::with_keys(args::with_json(
         Command::new("doctor")
             .about("Reads an out-of-memory log: what failed, which tensor, why, what to change")
-            .arg(Arg::new("LOG").help("A log or a memory snapshot; stdin if absent or `-`"))
+            .arg(Arg::new("LOG").help("Read this log or memory snapshot; stdin if absent or `-`"))
             .arg(
                 Arg::new("config")
                     .long("config")
                     .value_name("CONFIG.py")
-                    .help("The config of the run: gives computed fixes"),
+                    .help("Compute fixes for this config of the run"),
             )
-            .arg(
-                Arg::new("model")
-                    .long("model")
-                    .value_name("PATH")
-                    .help("A model's config.json or its folder, if the log names no known model"),
-            )
+            .arg(Arg::new("model").long("model").value_name("PATH").help(
+                "Read the model from its config.json or folder, if the log names no known one",
+            ))
             .arg(args::gpu())
             .arg(
                 Arg::new("explain")

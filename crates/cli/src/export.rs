@@ -22,7 +22,7 @@ pub(super) fn command() -> Command {
         .arg(
             Arg::new("FOLDER")
                 .required(true)
-                .help("A run's out_dir, a folder of weights, or nanoGPT's ckpt.pt"),
+                .help("Read a run's out_dir, a folder of weights, or nanoGPT's ckpt.pt"),
         )
         .arg(
             Arg::new("to")
@@ -31,7 +31,7 @@ pub(super) fn command() -> Command {
                 .value_name("FORMAT")
                 .value_parser(["gguf", "nanogpt", "hf"])
                 .help(
-                    "gguf for llama.cpp; nanogpt for its sample.py and train.py, with the \
+                    "Write gguf for llama.cpp; nanogpt for its sample.py and train.py, with the \
                      optimizer's state; hf for a folder that transformers loads",
                 ),
         )
@@ -40,14 +40,14 @@ pub(super) fn command() -> Command {
                 .long("out")
                 .required(true)
                 .value_name("PATH")
-                .help("The file to write, for hf the folder"),
+                .help("Write to this file, for hf to this folder"),
         )
         .arg(
             Arg::new("type")
                 .long("type")
                 .value_name("TYPE")
                 .value_parser(["f32", "f16", "q8_0"])
-                .help("How a GGUF file stores matrices [default: f16]"),
+                .help("Store the matrices of a GGUF file as this type [default: f16]"),
         )
         .arg(
             Arg::new("overwrite")

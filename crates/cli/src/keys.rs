@@ -164,13 +164,13 @@ fn affects_a_plan(key: &Key) -> bool {
 /// The text of `-h`, short enough for one line.
 fn short_help(key: &Key) -> &'static str {
     match key.name {
-        "init_from" => "'scratch', 'resume', 'gpt2', … or a folder",
-        "grad_checkpoint" => "recompute activations: False, True or 'auto'",
-        "memory_budget" => "such as '12GB' or '11.5GiB'",
-        "device" => "'auto', 'cpu', 'gpu', 'cuda', 'vulkan', …",
-        "dtype" => "'float32', 'bfloat16' or 'float16'",
-        "compile" => "torch.compile, for `--engine torch`",
-        "optimizer" => "'adamw', 'adamw8bit' or 'muon'",
+        "init_from" => "Start from 'scratch', 'resume', 'gpt2', … or a folder",
+        "grad_checkpoint" => "Recompute activations: False, True or 'auto'",
+        "memory_budget" => "Plan for this memory, such as '12GB'",
+        "device" => "Run on 'auto', 'cpu', 'gpu', 'cuda', …",
+        "dtype" => "Store as 'float32', 'bfloat16' or 'float16'",
+        "compile" => "Plan PyTorch with torch.compile",
+        "optimizer" => "Train with 'adamw', 'adamw8bit' or 'muon'",
         _ => key.help,
     }
 }

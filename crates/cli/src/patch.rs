@@ -26,7 +26,7 @@ pub(super) fn command() -> Command {
         .arg(
             Arg::new("NANOGPT_DIR")
                 .required(true)
-                .help("The folder with your train.py and model.py, edited or not"),
+                .help("Patch the train.py and model.py in this folder, edited or not"),
         )
         .arg(
             Arg::new("apply")
@@ -42,7 +42,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append)
                 .value_parser(SuggestedValues(&NAMES))
                 .hide_possible_values(true)
-                .help("Only these patches"),
+                .help("Make only these patches"),
         )
         .arg(
             Arg::new("json")

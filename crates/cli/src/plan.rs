@@ -29,7 +29,7 @@ fn with_pictures(command: Command) -> Command {
     let file = |name, help| Arg::new(name).long(name).value_name("FILE").help(help);
     command
         .arg(file("svg", "Draw the live bytes of a step and an evaluation, op by op"))
-        .arg(file("html", "The same as a page that shows the op under the pointer"))
+        .arg(file("html", "Draw the same as a page that shows the op under the pointer"))
 }
 
 /// The command with its flags.

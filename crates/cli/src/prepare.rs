@@ -44,32 +44,32 @@ pub(super) fn command() -> Command {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     Command::new("prepare")
-        .about("Text, JSONL, Parquet or token shards to train.bin, val.bin and meta.pkl")
+        .about("Turns text, JSONL, Parquet or token shards into train.bin, val.bin and meta.pkl")
         .arg(
             Arg::new("INPUT")
                 .action(ArgAction::Append)
                 .num_args(1..)
                 .required(true)
-                .help("Files (also .gz and .zst), folders, patterns; `-` is stdin; or a name such as openwebtext")
+                .help("Read files (also .gz and .zst), folders, patterns; `-` is stdin; or a name such as openwebtext")
                 .long_help(
-                    "Files (also .gz and .zst), folders, patterns; `-` is stdin; or the name of a\n\
+                    "Read files (also .gz and .zst), folders, patterns; `-` is stdin; or the name of a\n\
                      dataset of the Hugging Face hub: fineweb, fineweb-edu, openwebtext, tinystories,\n\
                      shakespeare, shakespeare_char, climbmix, fineweb10B-gpt2. It is downloaded to\n\
                      the cache of Hugging Face's tools at a pinned commit; HF_TOKEN, HF_HOME,\n\
                      HF_ENDPOINT and HF_HUB_OFFLINE have their usual meaning",
                 ),
         )
-        .arg(value("sample", "NAME", "A part of a dataset by name, such as sample-10BT"))
+        .arg(value("sample", "NAME", "Take this part of a dataset by name, such as sample-10BT"))
         .arg(
-            value("files", "N", "Only the first N files of a dataset by name")
+            value("files", "N", "Take only the first N files of a dataset by name")
                 .value_parser(clap::value_parser!(NonZeroUsize)),
         )
         .arg(value(
             "out",
             "FOLDER",
-            "The folder of the dataset [default: data/ and the input's name]",
+            "Write the dataset to this folder [default: data/ and the input's name]",
         ))
-        .arg(flag("chars", "One token per character, with a meta.pkl [default: GPT-2's BPE]"))
+        .arg(flag("chars", "Make one token of each character, with a meta.pkl [default: GPT-2's BPE]"))
         .arg(
             value(
                 "tokenizer",
@@ -79,11 +79,11 @@ pub(super) fn command() -> Command {
             .conflicts_with("chars"),
         )
         .arg(
-            value("eot_token", "TOKEN", "The end-of-text token of --tokenizer [default: that of its model]")
+            value("eot_token", "TOKEN", "End documents with this token of --tokenizer [default: that of its model]")
                 .requires("tokenizer"),
         )
         .arg(
-            value("format", "FORMAT", "Format of the input files [default: by their extension]")
+            value("format", "FORMAT", "Read the input as this format [default: by its extension]")
                 .value_parser([
                     PossibleValue::new("text"),
                     PossibleValue::new("jsonl"),
@@ -91,36 +91,36 @@ pub(super) fn command() -> Command {
                     PossibleValue::new("shards").hide(true), // sets the format of the output, not of the input
                 ])
                 .long_help(
-                    "Format of the input files: text, jsonl or parquet [default: by their extension];\n\
+                    "Read the input as text, jsonl or parquet [default: by its extension];\n\
                      `shards` is the same as `--output shards`",
                 ),
         )
         .arg(
-            value("field", "NAME", "The field of JSONL or column of Parquet [default: text]")
+            value("field", "NAME", "Read this field of JSONL or column of Parquet [default: text]")
                 .visible_alias("column"),
         )
         .arg(
-            value("eot", "POSITION", "Where documents get an end-of-text token")
+            value("eot", "POSITION", "Write the end-of-text token after or before a document, or not at all")
                 .value_parser(["after", "before", "none"]),
         )
         .arg(
-            value("val_fraction", "SHARE", "The fraction that is held out for evaluation")
+            value("val_fraction", "SHARE", "Hold out this fraction for evaluation")
                 .value_parser(clap::value_parser!(f64)),
         )
         .arg(
-            value("seed", "N", "Seed for the choice of held-out documents")
+            value("seed", "N", "Choose the held-out documents with this seed")
                 .value_parser(clap::value_parser!(u64)),
         )
         .arg(
-            value("threads", "N", "Number of threads [default: all]")
+            value("threads", "N", "Run on N threads [default: all]")
                 .value_parser(clap::value_parser!(NonZeroUsize)),
         )
         .arg(
-            value("output", "FORMAT", "bin: train.bin and val.bin; shards: llm.c's files")
+            value("output", "FORMAT", "Write train.bin and val.bin (bin), or llm.c's files (shards)")
                 .value_parser(["bin", "shards"]),
         )
         .arg(
-            value("shard_tokens", "N", "Tokens per shard [default: 100000000]")
+            value("shard_tokens", "N", "Put N tokens in a shard [default: 100000000]")
                 .value_parser(clap::value_parser!(NonZeroU32)),
         )
         .arg(flag("lossy", "Replace bytes that are not UTF-8 instead of refusing them"))

@@ -31,7 +31,7 @@ pub(super) fn command() -> Command {
                 Arg::new("exact")
                     .long("exact")
                     .action(ArgAction::SetTrue)
-                    .help("Past block_size, recompute the whole window for every token"),
+                    .help("Recompute the whole window for every token past block_size"),
             )
             .arg(named::weights_flag())
             .after_help(

@@ -51,7 +51,7 @@ fn flags() -> Command {
             Arg::new("fit")
                 .long("fit")
                 .action(ArgAction::SetTrue)
-                .help("If it does not fit, change settings that keep the training, and list them"),
+                .help("Change settings that keep the training if it does not fit, and list them"),
         )
         .arg(
             Arg::new("overwrite")

@@ -58,153 +58,153 @@ macro_rules! key_table {
     ($then:ident) => {
         $then! {
             NanoGpt out_dir: String = text("out"), NOT_EMPTY,
-                "folder of the checkpoints and events";
+                "Write checkpoints and events to this folder";
             NanoGpt eval_interval: u64 = int(2000), INTERVAL,
-                "steps between evaluations";
+                "Evaluate every N steps";
             NanoGpt log_interval: u64 = int(1), INTERVAL,
-                "steps between log lines";
+                "Log every N steps";
             NanoGpt eval_iters: u32 = int(200), SIZE,
-                "batches of each split that an evaluation averages";
+                "Average an evaluation over N batches of each split";
             NanoGpt eval_only: bool = boolean(false), ANY,
-                "evaluate once and stop";
+                "Evaluate once and stop";
             NanoGpt always_save_checkpoint: bool = boolean(true), ANY,
-                "False: also keep the best weights, in `best/`";
+                "Save at every evaluation; False: additionally keep the weights with the best validation loss, in `best/`";
             NanoGpt init_from: InitFrom = text("scratch"), ANY,
-                "'scratch', 'resume', a pretrained GPT-2 ('gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'), or the path of a folder with config.json and model.safetensors";
+                "Start from 'scratch', 'resume' (the run in out_dir), a pretrained GPT-2 ('gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'), or a folder with config.json and model.safetensors";
             Ignored wandb_log: bool = boolean(false), ANY,
-                "nanoGPT: log to Weights & Biases";
+                "Log to Weights & Biases in nanoGPT; FitGPT does not";
             Ignored wandb_project: String = text("owt"), ANY,
-                "nanoGPT: project at Weights & Biases";
+                "Name the project at Weights & Biases in nanoGPT";
             Ignored wandb_run_name: String = text("gpt2"), ANY,
-                "nanoGPT: name of the run at Weights & Biases";
+                "Name the run at Weights & Biases in nanoGPT";
             NanoGpt dataset: String = text("openwebtext"), NOT_EMPTY,
-                "a name under `data/`, or a path";
+                "Train on this dataset: a name under `data/`, or a path";
             NanoGpt gradient_accumulation_steps: u32 = int(40), SIZE,
-                "micro-batches in a step";
+                "Add up the gradients of N micro-batches for a step";
             NanoGpt batch_size: u32 = int(12), SEQUENCES.at_least_one(),
-                "sequences in a micro-batch";
+                "Put N sequences in a micro-batch";
             NanoGpt block_size: u32 = int(1024), POSITIONS.at_least_one(),
-                "tokens in a sequence, and positions of the model";
+                "Train on sequences of N tokens; the model has that many positions";
             NanoGpt n_layer: u32 = int(12), LAYERS.at_least_one(),
-                "transformer blocks";
+                "Build the model of N transformer blocks";
             NanoGpt n_head: u32 = int(12), HEADS.at_least_one(),
-                "attention heads in a block";
+                "Give every block N attention heads";
             NanoGpt n_embd: u32 = int(768), CHANNELS.at_least_one(),
-                "channels; a multiple of n_head";
+                "Use N channels between the blocks; a multiple of n_head";
             NanoGpt dropout: f64 = float(0.0), BELOW_ONE,
-                "share of activations that training drops";
+                "Drop this share of the activations while training";
             NanoGpt bias: bool = boolean(false), ANY,
-                "biases in linear layers and normalisations";
+                "Add biases to linear layers and normalisations";
             NanoGpt learning_rate: f64 = float(6e-4), NOT_NEGATIVE,
-                "highest learning rate";
+                "Train with this learning rate once it is warmed up; later it decays to min_lr";
             NanoGpt max_iters: u64 = int(600_000), NUMBER,
-                "the last step; steps count from 0";
+                "Stop after step N; steps count from 0";
             NanoGpt weight_decay: f64 = float(0.1), NOT_NEGATIVE,
-                "AdamW's decay of tensors with two or more dimensions";
+                "Let weights with two or more dimensions decay by this share of the learning rate";
             NanoGpt beta1: f64 = float(0.9), BELOW_ONE,
-                "AdamW's decay of the mean";
+                "Average gradients over about 1 / (1 - X) steps";
             NanoGpt beta2: f64 = float(0.95), BELOW_ONE,
-                "AdamW's decay of the variance";
+                "Average squared gradients over about 1 / (1 - X) steps";
             NanoGpt grad_clip: f64 = float(1.0), NOT_NEGATIVE,
-                "largest gradient norm; 0: no clipping";
+                "Scale gradients down to this norm if theirs is larger; 0: never";
             NanoGpt decay_lr: bool = boolean(true), ANY,
-                "warm up and decay the learning rate";
+                "Warm up and decay the learning rate; False: keep it constant";
             NanoGpt warmup_iters: u64 = int(2000), NUMBER,
-                "steps of linear warm-up";
+                "Raise the learning rate linearly during the first N steps";
             NanoGpt lr_decay_iters: u64 = int(600_000), NUMBER,
-                "step at which the learning rate reaches min_lr";
+                "Let the learning rate reach min_lr at step N";
             NanoGpt min_lr: f64 = float(6e-5), NOT_NEGATIVE,
-                "lowest learning rate after the warm-up";
+                "Let the learning rate decay to this value";
             Ignored backend: String = text("nccl"), ANY,
-                "nanoGPT: communication library between GPUs";
+                "Choose how GPUs communicate in nanoGPT";
             NanoGpt device: DeviceChoice = text("auto"), ANY,
-                "'auto', 'cpu', 'gpu', 'cuda', 'vulkan', 'metal' or 'mps'; with an index 'cuda:1'";
+                "Run on 'auto' (the best GPU, else the CPU), 'cpu', 'gpu', 'cuda', 'vulkan', 'metal' or 'mps'; 'cuda:1' is the second card";
             NanoGpt dtype: Dtype = ConfigValue::None, ANY,
-                "'float32', 'bfloat16' or 'float16'; unset: chosen for the device";
+                "Store activations as 'float32', 'bfloat16' or 'float16'; unset: as the device does best";
             Ignored compile: bool = boolean(true), ANY,
-                "nanoGPT: torch.compile";
+                "Plan PyTorch with torch.compile (`--engine torch`); FitGPT ignores it";
 
             FitGpt family: Family = text("gpt2"), ANY,
-                "which kind of model: 'gpt2', 'llama', 'mistral', 'qwen2' or 'qwen3'";
+                "Build a model of this family: 'gpt2', 'llama', 'mistral', 'qwen2' or 'qwen3'";
             FitGpt n_kv_head: Inherited = int(0), HEADS.at_least_zero(),
-                "key/value heads in a block, a divisor of n_head; 0: n_head";
+                "Share N heads of keys and values among the n_head heads of queries; 0: n_head";
             FitGpt head_dim: Inherited = int(0), CHANNELS.at_least_zero(),
-                "channels of a head; 0: n_embd / n_head";
+                "Give every head N channels; 0: n_embd / n_head";
             FitGpt ffn_dim: Inherited = int(0), CHANNELS.at_least_zero(),
-                "inner width of the MLP; 0: 4 n_embd in GPT-2, 8/3 n_embd rounded up to 256 in the others";
+                "Make the MLP N channels wide inside; 0: 4 n_embd in GPT-2, 8/3 n_embd rounded up to 256 in the others";
             FitGpt rope_theta: f64 = float(10_000.0), POSITIVE,
-                "base of the rotary positions";
+                "Set the base of the rotary positions; larger for longer contexts";
             FitGpt rope_scaling: RopeSetting = text(""), ANY,
-                "rotary positions of longer contexts: '', 'linear(FACTOR)' or 'llama3(FACTOR, LOW, HIGH, POSITIONS)'";
+                "Stretch rotary positions for longer contexts: '' (no), 'linear(FACTOR)' or 'llama3(FACTOR, LOW, HIGH, POSITIONS)'";
             FitGpt norm_eps: InheritedReal = float(0.0), NOT_NEGATIVE,
-                "epsilon of the normalisations; 0: the family's, 1e-5 or 1e-6";
+                "Add this to the variance in normalisations; 0: the family's, 1e-5 or 1e-6";
             FitGpt tie_embeddings: bool = boolean(true), ANY,
-                "share the matrix of the head and the embedding";
+                "Use the token embedding as the output layer too; False: train a second matrix";
             FitGpt attention_bias: BiasChoice = ConfigValue::None, ANY,
-                "biases of the attention's projections: 'none', 'qkv' or 'all'; unset: the family's default";
+                "Add biases to the attention's projections: 'none', 'qkv' or 'all'; unset: as the family does";
             FitGpt mlp_bias: bool = boolean(false), ANY,
-                "biases in a Llama's MLP";
+                "Add biases to a Llama's MLP";
 
             FitGpt optimizer: OptimizerChoice = text("adamw"), ANY,
-                "'adamw', 'adamw8bit' (8-bit moments) or 'muon' (for the matrices of the blocks, AdamW for the rest)";
+                "Train with 'adamw', 'adamw8bit' (8-bit moments) or 'muon' (for the matrices of the blocks, AdamW for the rest)";
             FitGpt muon_learning_rate: InheritedReal = float(0.0), NOT_NEGATIVE,
-                "Muon's highest learning rate, on the schedule of learning_rate; 0: 0.02, or learning_rate with muon_adjust_lr='match_rms_adamw'";
+                "Train Muon's matrices with this learning rate, scheduled as learning_rate is; 0: 0.02, or learning_rate with muon_adjust_lr='match_rms_adamw'";
             FitGpt muon_adjust_lr: AdjustLr = text("original"), ANY,
-                "how Muon's learning rate follows from a matrix's shape: 'original', 'match_rms_adamw' or 'spectral_unclamped'";
+                "Scale Muon's learning rate by a matrix's shape: 'original', 'match_rms_adamw' or 'spectral_unclamped'";
             FitGpt muon_momentum: f64 = float(0.95), BELOW_ONE,
-                "Muon's decay of the mean";
+                "Average Muon's gradients over about 1 / (1 - X) steps";
             FitGpt muon_nesterov: bool = boolean(true), ANY,
-                "Nesterov momentum in Muon";
+                "Use Nesterov momentum in Muon";
             FitGpt muon_ns_steps: u32 = int(5), ITERATIONS,
-                "Newton-Schulz iterations of a Muon update";
+                "Run N Newton-Schulz iterations in a Muon update";
             FitGpt muon_ns_coefficients: MuonCoefficients = text("3.4445, -4.775, 2.0315"), ANY,
-                "coefficients of the Newton-Schulz iteration";
+                "Set the coefficients of Muon's Newton-Schulz iteration";
             FitGpt muon_eps: f64 = float(1e-7), POSITIVE,
-                "least norm that a Muon update is divided by";
+                "Divide a Muon update by its norm or by this, whichever is larger";
             FitGpt muon_dtype: MuonDtype = text("bfloat16"), ANY,
-                "how the Newton-Schulz iteration is stored: 'bfloat16' or 'float32'";
+                "Store Muon's Newton-Schulz iteration as 'bfloat16' or 'float32'";
 
             FitGpt eval_batch_size: Inherited = int(0), SEQUENCES.at_least_zero(),
-                "sequences in an evaluated batch; 0: batch_size";
+                "Evaluate N sequences at a time; 0: batch_size";
             FitGpt eval_block_size: Inherited = int(0), POSITIONS.at_least_zero(),
-                "tokens in an evaluated sequence; 0: block_size";
+                "Evaluate on sequences of N tokens; 0: block_size";
             FitGpt gelu: Gelu = text("exact"), ANY,
-                "'exact' as nanoGPT, 'tanh' as OpenAI's GPT-2";
+                "Compute GELU as nanoGPT does ('exact') or as OpenAI's GPT-2 does ('tanh')";
             FitGpt grad_checkpoint: GradCheckpoint = boolean(false), ANY,
-                "recompute activations: False: none, True: every block, 'auto': the cheapest mix that fits";
+                "Recompute activations in the backward pass: False: none, True: every block, 'auto': the cheapest mix that fits";
             FitGpt memory_budget: Budget = text(""), ANY,
-                "bytes to plan for, such as '12GB' or '11.5GiB'; '': what the device has free";
+                "Plan for this much memory, such as '12GB' or '11.5GiB'; '': for what the device has free";
             FitGpt loss_chunk_rows: u32 = int(0), COUNT,
-                "rows of logits computed at a time; 0: chosen from the shapes";
+                "Compute the logits of N tokens at a time; 0: a number chosen from the shapes";
             FitGpt lanes: u32 = int(0), COUNT,
-                "parts of a step whose gradients are summed by themselves and then added up in order; for equal lanes any number of ranks trains the same bits; 0: the number of ranks";
+                "Sum the gradients of a step in N parts, then add the parts up in order: for equal N any number of ranks trains the same bits; 0: the number of ranks";
             FitGpt drop_stale_logits: bool = boolean(false), ANY,
-                "patched nanoGPT only: free the logits of a batch after its loss; FitGPT always does";
+                "Plan a patched nanoGPT that frees the logits of a batch after its loss; FitGPT always does";
             FitGpt loss_alone: bool = boolean(false), ANY,
-                "patched nanoGPT only: forward returns no logits while training; FitGPT has none to return";
+                "Plan a patched nanoGPT whose forward returns no logits while training; FitGPT never keeps them";
             FitGpt vocab_size: u32 = int(0), VOCABULARY.at_least_zero(),
-                "tokens in the vocabulary; 0: the data's, else 50304";
+                "Use a vocabulary of N tokens; 0: the data's, else 50304";
             FitGpt seed: u64 = int(1337), NUMBER,
-                "seed of every random number";
+                "Draw all random numbers from this seed";
             FitGpt threads: u32 = int(0), THREADS,
-                "threads of the CPU; 0: all";
+                "Run on N threads of the CPU; 0: all";
             FitGpt sample_interval: u64 = int(0), NUMBER,
-                "steps between samples that a run writes to its log while it trains; 0: none";
+                "Write a sample to the log every N steps; 0: never";
             FitGpt keep_checkpoints: u32 = int(2), SIZE,
-                "checkpoints to keep, the last one included; the best one stays in addition";
+                "Keep the last N checkpoints; the best one stays in addition";
 
             Sampling start: String = text("\n"), ANY,
-                "the prompt, or 'FILE:' and the path of one";
+                "Continue this prompt, or the file PATH with 'FILE:PATH'";
             Sampling num_samples: u32 = int(10), SEQUENCES.at_least_one(),
-                "texts to generate";
+                "Generate N texts";
             Sampling max_new_tokens: u32 = int(500), SIZE,
-                "tokens to generate in each text";
+                "Generate N tokens in each text";
             Sampling temperature: f64 = float(0.8), NOT_NEGATIVE,
-                "0: always the most likely token; below 1: favours likely tokens, above 1: rarer ones";
+                "Favour likely tokens (below 1) or rarer ones (above 1); 0: always take the most likely";
             Sampling top_k: u32 = int(200), COUNT,
-                "draw from this many most likely tokens; 0: from all";
+                "Draw from the N most likely tokens; 0: from all";
             Sampling top_p: f64 = float(1.0), SHARE,
-                "draw from the most likely tokens that make up this share of the probability";
+                "Draw from the most likely tokens that make up this share of the probability";
         }
     };
 }

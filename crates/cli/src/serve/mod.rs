@@ -41,16 +41,12 @@ pub(super) fn command() -> Command {
         .about("Shows plans, diagnoses and runs in a browser on this machine")
         .arg(
             Arg::new("OUT_DIR").action(ArgAction::Append).num_args(0..).help(
-                "Folders to search for runs, with their subfolders [default: the current one]",
+                "Search these folders and their subfolders for runs [default: the current one]",
             ),
         )
-        .arg(
-            Arg::new("port")
-                .long("port")
-                .value_name("N")
-                .value_parser(value_parser!(u16))
-                .help("The port, 0 for any free one [default: the first free one from 4848]"),
-        )
+        .arg(Arg::new("port").long("port").value_name("N").value_parser(value_parser!(u16)).help(
+            "Listen on this port, 0 for any free one [default: the first free one from 4848]",
+        ))
         .arg(
             Arg::new("open")
                 .long("open")
