@@ -1,4 +1,7 @@
-"""FitGPT: plans the memory of training before it starts. `fitgpt.torch` counts PyTorch code."""
+"""FitGPT: plans the memory of training before it starts. `fitgpt.torch` counts PyTorch code.
+
+Promise: the wheel works in an empty environment. Test: `tests/wheel/smoke.py`.
+"""
 
 import os
 import pathlib

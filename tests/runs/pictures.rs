@@ -11,8 +11,8 @@ const BOTH: &[&str] = &["plan", "--engine", "both", "--gpu=RTX 4070", "--compile
 fn the_picture_in_the_readme_is_that_of_its_command() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let line = readme.lines().find(|line| line.contains("--svg docs/plan.svg")).unwrap();
-    let line = line.strip_prefix("fitgpt ").unwrap();
+    let (_, line) = readme.split_once("`fitgpt plan ").unwrap();
+    let line = format!("plan {}", line.split_once('`').unwrap().0);
     // As a shell splits them: every second piece was quoted.
     let mut args: Vec<&str> = Vec::new();
     for (index, piece) in line.split('"').enumerate() {

@@ -3,7 +3,10 @@
 //! The rule holds for the modules of every folder: code of one module, or of a module inside it, may
 //! name items of those modules next to it that its folder declares before it. Re-exports are
 //! followed to the module that defines the item. There are no exceptions.
+//!
+//! The documents that describe the tree are checked too ([`documents`]).
 
+mod documents;
 mod sources;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};

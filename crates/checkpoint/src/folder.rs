@@ -1,4 +1,8 @@
 //! The folder of a run: how a run begins in it, where its files are, and the recovery after a crash.
+//!
+//! Promise: a new run never replaces an old one without `--overwrite`; NaN is never saved; links in
+//! a folder are not followed, and other files are not removed. Test: `tests/runs/nothing_lost.rs`,
+//! `tests/runs/folders.rs`.
 
 use std::path::{Path, PathBuf};
 

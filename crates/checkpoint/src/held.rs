@@ -1,4 +1,12 @@
 //! A run holds its folder, not the folder's path.
+//!
+//! On Linux a run writes through the open handle's path (`/proc/self/fd/…`), so that a folder that
+//! is moved during a save stays the one that is written to. Before every commit and every line of
+//! the log, the path must still refer to that folder.
+//!
+//! Promise: a run writes only into its own folder, also if its path comes to refer to another one,
+//! and a run that is replaced is kept until the new one has saved. Test:
+//! `crates/checkpoint/src/tests/owner.rs`, `tests/runs/folders.rs`.
 
 use std::{
     io::ErrorKind,

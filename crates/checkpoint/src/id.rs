@@ -1,4 +1,7 @@
 //! The ids of saves.
+//!
+//! They contain a counter and a hash of the last step's loss and norm instead of the time, so that
+//! equal training writes equal files.
 
 use std::{fmt, str::FromStr};
 

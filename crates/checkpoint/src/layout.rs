@@ -3,6 +3,9 @@
 //! `model.safetensors` has Hugging Face's layout, as the family's [`Naming`] describes it: GPT-2's
 //! files have a `transformer.` before every name, linear weights as `Conv1D` keeps them, `(in,
 //! out)`, and always biases. `state.safetensors` is our own format.
+//!
+//! Promise: a folder that FitGPT wrote loads in `transformers` with the same logits, and the
+//! reverse. Test: `tests/golden/check_transformers.py`, `tests/library/pytorch/interchange.rs`.
 
 use fitgpt_model::Naming;
 use fitgpt_program::units::DType;

@@ -3,6 +3,10 @@
 //! It does not list the model card or files that the user adds to the folder. A checkpoint without
 //! a manifest was written by an earlier version or by another program. A new run writes a manifest
 //! that lists no files before anything else, which marks the folder as its own.
+//!
+//! The checksums are those that the safetensors headers had already, plus one of `config.json`;
+//! they are computed while values are streamed. The manifest also names the run and the checkpoints
+//! to keep, so that a recovery decides as the save would have.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -10,6 +10,14 @@
 //!
 //! The optimizer numbers its parameters by group: first those that decay, in the model's order,
 //! then the rest. The tied head occurs once, as the embedding.
+//!
+//! It is read in place: the zip's directory and the pickle give the position of each tensor's
+//! bytes, and values are copied to the arena 4 MiB at a time, so that no second copy of the weights
+//! exists. Files from before PyTorch 1.6 and tensors that are not contiguous are refused. The
+//! generator's state is in no `ckpt.pt`: data and dropout continue from our own counters.
+//!
+//! Promise: a run of nanoGPT continues here with PyTorch's losses, and ours continues there; through
+//! `ckpt.pt` and back no bit changes. Test: `tests/runs/nanogpt.rs`, `tests/nanogpt/check.py`.
 
 use std::{
     collections::HashMap,

@@ -2,6 +2,9 @@
 //!
 //! No command writes over what it reads, over a device, a pipe or a socket, or over a file of a
 //! training run, with or without `--overwrite`.
+//!
+//! Promise: no output replaces an input, a file of a run, a device or a pipe. Test: this file,
+//! `tests/runs/folders.rs`.
 
 use std::{
     fs::{self, File},

@@ -7,6 +7,13 @@
 //! A run has one file in `out_dir/tensorboard`. A resumed run writes it again from the log, which
 //! was cut back to the checkpoint, so that the file has every step once. Its first events make a
 //! running TensorBoard drop what it has read.
+//!
+//! The format's alternative, a second file that supersedes steps of the first, would leave those
+//! steps in it. The records are written by hand, because the crates for them are not maintained.
+//! W&B's offline format is an internal protobuf of its client, so it is not written.
+//!
+//! Promise: TensorBoard reads the numbers of the log, each once, also of a resumed run. Test:
+//! `tests/tensorboard/check.py`, `tests/runs/outputs.rs`.
 
 use std::{
     path::{Path, PathBuf},

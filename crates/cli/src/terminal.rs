@@ -6,6 +6,10 @@
 //!
 //! If the reader of stdout goes away, the program stops without a message: `fitgpt plan | head` is
 //! not an error. `train` continues without output instead. Any other failed write is an error.
+//!
+//! Promise: a terminal that does not support escape sequences gets none; machine-readable output is
+//! valid and does not depend on the language. Test: `tests/runs/terminals.rs`,
+//! `tests/runs/languages.rs`.
 
 use std::{
     borrow::Cow,

@@ -1,6 +1,9 @@
 //! Options for a plan that does not fit: hints for people, and what `train --fit` applies.
 //!
 //! Every option was planned. `train --fit` only applies options that keep the training.
+//!
+//! On a resume it only uses options that change no bit, which is recomputation: the split of a step
+//! and the rows of a chunk decide the order of sums, so they stay as in the checkpoint.
 
 use std::fmt::Write as _;
 

@@ -2,6 +2,9 @@
 //!
 //! Whatever a user may read is a [`Sentence`](fitgpt_say::Sentence), said in the language of the
 //! reader by the caller.
+//!
+//! Promise: bad input of every kind gives exit code 2 and loses no checkpoint. Test:
+//! `tests/runs/bad_input.rs`.
 
 #![forbid(unsafe_code)]
 

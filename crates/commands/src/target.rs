@@ -1,5 +1,9 @@
 //! What a plan is made for: a card of the catalogue, a card or the memory of this machine, or a
 //! budget; and which engine runs it.
+//!
+//! A plan for a card that need not be present counts our programs with the scratch of the CPU
+//! kernels and adds the card's context and libraries as a range. A plan for a GPU of this machine
+//! uses the scratch of the GPU kernels and the free memory that the driver reports.
 
 use fitgpt_config::{Config, DeviceChoice, Family, OptimizerChoice, Precision, parse_size};
 use fitgpt_fit::{

@@ -4,9 +4,11 @@
 //! a run uses. Files are parsed, never executed. This module does no I/O: the caller passes in
 //! texts and [`MachineFacts`].
 //!
-//! Promise: any input gives a [`Config`] or a [`ConfigError`] with a location. In a [`Config`]
-//! every key has a value of its type and in its range, `n_head` divides `n_embd`, and the byte
-//! counts of the largest tensors fit 64 bits.
+//! In a [`Config`] every key has a value of its type and in its range, `n_head` divides `n_embd`,
+//! and the byte counts of the largest tensors fit 64 bits.
+//!
+//! Promise: any text is a config or an error with its position; only labels of a config may be
+//! unknown, a key that decides the run never is. Test: properties in `crates/config/src/tests.rs`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]

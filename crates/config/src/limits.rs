@@ -95,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_the_architecture_has_these_limits() {
-        let table = include_str!("../../../ARCHITECTURE.md");
+    fn the_table_in_the_documents_has_these_limits() {
+        let table = include_str!("../../../docs/limits.md");
         for SizeLimit { keys, most, .. } in LIMITS {
             let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
             let digits = most.to_string();

@@ -8,6 +8,10 @@
 //! A backend's tests call [`judge`], [`judge_model`] and, to compare two backends (say one thread
 //! with two), [`same_bits`], and assert [`SuiteVerdict::is_clean`]. Host backends should use
 //! [`fitgpt_exec::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
+//!
+//! Promise: every kernel of every backend computes what the reference defines, in poisoned memory
+//! with guard bytes. Test: `crates/exec/tests/cpu_conformance.rs`,
+//! `crates/gpu/tests/conformance.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,9 @@
 //! The sequences of step *s* depend only on (seed, *s*, position in the effective batch), those of
 //! an evaluation only on (seed, split, index). So 4 × 128 and 16 × 32 train on the same data in the
 //! same order, and so do one worker and four.
+//!
+//! The position of a sequence in the data is a hash of (seed, step, position in the effective
+//! batch). It is never stored, and any split of the batch sees the same sequences.
 
 use super::{DataError, Split, Tokens, counter};
 

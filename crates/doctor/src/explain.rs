@@ -1,6 +1,9 @@
 //! The pages of `doctor --explain`: one for every rule, and one for every common claim.
 //!
 //! A rule's English page is the doc comment of its file; all other pages are in `pages/`.
+//!
+//! Promise: a page of `--explain` has the same headings and code in every language; a page without
+//! a translation prints English. Test: this file.
 
 use std::sync::LazyLock;
 

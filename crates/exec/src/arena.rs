@@ -7,6 +7,11 @@
 //! - A range is checked against its chunk before it becomes a pointer ([`Chunk::range`]).
 //! - The slots of one op do not overlap: [`VerifiedPlan`] was checked for that. Everything else is
 //!   borrowed through `&self` or `&mut self`, so the compiler keeps writers apart.
+//!
+//! Promise: safe code reaches only the bytes of a tensor, and a tensor is borrowed mutably only
+//! once; of two runs that start at the same time, one stops with an error before the system kills
+//! either, because the arena is touched in pieces and free memory is checked before each. Test:
+//! this file, `scripts/sanitize`, `crates/exec/tests/arenas_at_once.rs`, `scripts/memory-edge`.
 
 use std::{
     alloc::{Layout, alloc, dealloc},

@@ -1,5 +1,5 @@
-//! Compares public reports of real cards with the plan: the table in `docs/real-cards.md` and the
-//! short one in the README, including wrong predictions.
+//! Compares public reports of real cards with the plan: the table in `docs/real-cards.md`,
+//! including wrong predictions.
 //!
 //! `real_cards.jsonl` has the source, the config and the figures of each report. This test computes
 //! the tables and prints them if they differ from the documents.
@@ -305,28 +305,4 @@ fn the_published_table_is_the_computed_one() {
     let page = include_str!("../../../docs/real-cards.md");
     let published = page.split("<!-- computed -->").nth(1).unwrap_or_default().trim();
     assert!(published == computed.trim(), "docs/real-cards.md should hold:\n\n{computed}");
-}
-
-/// The README's table: without the config and without the names of tensors.
-fn short(table: &str) -> String {
-    let mut short =
-        "| report | card | the card | the plan | error |\n|---|---|---|---|--:|\n".to_owned();
-    for line in table.lines().skip_while(|line| !line.starts_with("|---")).skip(1) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [source, card, _, printed, plan, error] = cells[..] else { panic!("{line}") };
-        let is_shown = |part: &&str| !part.starts_with('`');
-        let plan: Vec<&str> = plan.split("; ").filter(is_shown).collect();
-        let _ =
-            writeln!(short, "| {source} | {card} | {printed} | {} | {error} |", plan.join("; "));
-    }
-    short
-}
-
-#[test]
-fn the_readmes_table_is_the_computed_one() {
-    let rows: Vec<_> = include_str!("real_cards.jsonl").lines().map(CardReport::read).collect();
-    let computed = short(&table(&rows).0);
-    let page = include_str!("../../../README.md");
-    let published = page.split("<!-- real cards -->").nth(1).unwrap_or_default().trim();
-    assert!(published == computed.trim(), "README.md should hold:\n\n{computed}");
 }

@@ -1,4 +1,8 @@
 //! The memory of a run on a device: allocated once, outside the runtime's pools.
+//!
+//! Promise: an arena in many allocations gives the same bits; a tensor larger than a binding works;
+//! a step waits for its device once, for any accumulation. Test: `crates/gpu/tests/training.rs`,
+//! `tests/gpu/waits.rs`.
 
 use std::{ops::Range, sync::atomic::Ordering};
 

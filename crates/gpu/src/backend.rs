@@ -1,4 +1,7 @@
 //! A GPU as a backend.
+//!
+//! Promise: a run on a GPU equals the CPU's within rounding, and a run can move between them. Test:
+//! `tests/gpu/main.rs`.
 
 use std::{ops::Range, sync::Arc};
 

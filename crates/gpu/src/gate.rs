@@ -7,6 +7,10 @@
 //!
 //! With the folder `FITGPT_CUDA_SOURCES` the texts are written there: `scripts/ptx` compiles them to the
 //! stored PTX.
+//!
+//! Promise: the PTX of every kernel that an accepted config needs is in the program, and is that of
+//! the current kernels; it assembles to machine code without spills. Test: this file,
+//! `tests/cuda/assemble.py`, `scripts/cuda-architectures`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

@@ -5,6 +5,13 @@
 //! the first error, and every request checks for it before and after, so that garbage is never read
 //! as a result. A separate thread makes the calls: if a call never returns, only that thread hangs,
 //! and the run ends with an error.
+//!
+//! After ten minutes without an answer the device counts as lost: a micro-batch, the longest work
+//! between two answers, takes a card seconds. A software driver has no limit. Tests inject failures
+//! with `GpuDevice::inject_fault`.
+//!
+//! Promise: a device that panics, is lost or hangs ends the run, nothing is read from it, and the
+//! checkpoint resumes. Test: this file, `tests/gpu/faults.rs`.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,5 +1,12 @@
 //! Driver facts that `wgpu` does not report: how much memory a device has, how much is free, and
 //! whether Vulkan is installed. The only file of this crate that depends on the operating system.
+//!
+//! Memory is read twice: for the plan, and again before the arena is allocated, because a written
+//! budget may be anything and other processes come and go. Drivers overcommit (software drivers and
+//! Windows page), so an arena larger than the free memory is refused before it is tried.
+//!
+//! Promise: an arena larger than the device's memory is refused, with an option that fits. Test:
+//! `tests/gpu/faults.rs`.
 
 use cubecl::wgpu::wgpu;
 

@@ -1,4 +1,14 @@
 //! The memory that the runtime keeps for kernel arguments and copies.
+//!
+//! CubeCL keeps the arguments of the last 512 distinct launches, and staging memory for copies.
+//! Their size would depend on what has run, and a page of arguments that was used once may be freed
+//! and replaced by a smaller one. So a run starts with launches that use each page three times and
+//! a copy of the largest size; after that the pools keep their exact size. The same happens, and is
+//! measured, when a device is opened, and plans include that figure. Copies to the device are split
+//! into pieces of 1 MiB, of which `wgpu` queues at most 64 in host memory.
+//!
+//! Promise: a device holds exactly the planned arena and pools, at the start and after 1 and 50
+//! steps, and all of it is freed. Test: `crates/gpu/tests/training.rs`.
 
 use cubecl::prelude::{BufferArg, Client};
 

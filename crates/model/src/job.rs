@@ -3,6 +3,10 @@
 //! Makes the choices that a config leaves open and that do not change the training run: how many
 //! rows of logits are computed at a time, how many sequences are evaluated at a time, and which
 //! layers recompute.
+//!
+//! The logits never exist as a whole. One op computes logits, softmax, their gradient, `d_x` and
+//! `d_wte` for a chunk of rows at a time. The size of a chunk depends only on the shapes (a power
+//! of two, about 128 MiB), so that a budget never changes rounding.
 
 use fitgpt_config::{Config, GradCheckpoint, Precision, divisors};
 use fitgpt_program::{

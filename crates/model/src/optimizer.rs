@@ -2,6 +2,17 @@
 //!
 //! An optimizer has a rule for each parameter; parameters of one model may have different rules.
 //! Each state of a rule has a name and a type, which checkpoints store.
+//!
+//! 8-bit AdamW follows bitsandbytes' CUDA kernel: its maps to the bit, and codes of the nearest
+//! number (its CPU kernel looks codes up in a coarser table), with weight decay before the update
+//! as in PyTorch's AdamW. On a CPU, codes and scales are the bits of plain float32. GPUs may fuse
+//! multiplications and additions, so conformance keeps its inputs away from the midpoints of two
+//! numbers and compares codes exactly. Muon is `torch.optim.Muon`, except that the norm stays
+//! float32. If the iteration is in bfloat16, a CPU stores it as bfloat16, and a GPU rounds float32,
+//! so that devices without the type agree. GPUs multiply it with the ordinary units.
+//!
+//! Promise: codes and scales of 8-bit AdamW equal NumPy's; Muon equals its algorithm, and PyTorch's
+//! within bfloat16. Test: `tests/library/optimizers.rs`.
 
 use std::ops::Range;
 

@@ -3,6 +3,10 @@
 //! The planner resolves model names with this table, and the doctor finds names in logs. A test
 //! recomputes every parameter count from the other columns; context lengths are unchecked. Weights
 //! on this machine are described by their `config.json` instead.
+//!
+//! `init_from = 'gpt2-xl'` resolves to 48 layers in `plan`, `fit`, `doctor` and `train`, as nanoGPT
+//! does at run time. Nothing is downloaded: a name is looked up in Hugging Face's cache, and
+//! fetched only with `--download`.
 
 mod table;
 

@@ -7,6 +7,9 @@
 //! that own less so far get more of the next parameter.
 //!
 //! Invariant: the shards of all ranks cover every element once, whatever the number of ranks.
+//!
+//! Promise: shards cover every element once, with borders on the blocks of the gradient norm;
+//! Muon's matrices are whole. Test: this file.
 
 use std::ops::Range;
 

@@ -3,6 +3,9 @@
 //! Every program of a plan has the same state at the start of its table, so a [`TensorId`] of state
 //! means the same tensor in all of them. Which parameter a tensor belongs to is looked up here, never
 //! computed from its position.
+//!
+//! Constants (the angles of rotary positions) are state that a backend fills when it allocates its
+//! arena, in float32 from float64 on the host, so that every device has the same bits.
 
 use fitgpt_program::{
     Life, Names, Tensor, TensorClass, TensorRole,

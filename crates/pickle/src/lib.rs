@@ -10,6 +10,9 @@
 //! bytes. The input is read as a stream and a value takes four bytes, so a parsed file is about as
 //! large as the file. (`serde-pickle` overflows the stack on deep nesting and replaces objects by
 //! empty dicts, which is why this crate exists.)
+//!
+//! Promise: any bytes are a pickle or an error, and nothing in them is executed. Test: properties
+//! in this crate, `scripts/fuzz`.
 #![forbid(unsafe_code)]
 
 mod input;

@@ -5,6 +5,13 @@
 //! lengths and the next part of the input. Bytes written after the entry are written again,
 //! unchanged. A journal is used only by a preparation that would write the same dataset: same
 //! options, same files with the same lengths and times.
+//!
+//! Finished files are skipped; the current one is read up to the noted part without encoding it.
+//! Standard input is not continued: it may be different.
+//!
+//! Promise: a `prepare` that stops anywhere is continued to the same bytes. Test:
+//! `crates/prepare/src/tests/runs.rs`; real kills in `tests/runs/prepare.rs` and
+//! `scripts/prepare-kills`.
 
 use std::{
     fmt::Write as _,

@@ -8,6 +8,10 @@
 //!
 //! The files become visible only when they are complete, `train.bin` last. Every few seconds the
 //! progress is recorded; after a kill, the same command continues from there.
+//!
+//! Promise: the memory of `prepare` is what it states, for any amount of text; data by name becomes
+//! a model that `transformers`, nanoGPT and llama.cpp load. Test: `tests/runs/prepare.rs`,
+//! `scripts/prepare-memory`, `scripts/fineweb-to-models`.
 
 #![forbid(unsafe_code)]
 

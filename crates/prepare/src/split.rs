@@ -1,4 +1,11 @@
 //! Divides text into training and validation.
+//!
+//! A document's split is a draw on a hash of its first piece (at most 256 KiB), so the order of
+//! files, the number of threads and the kind of input do not matter, and copies get the same split.
+//! One text is cut by position, as nanoGPT does.
+//!
+//! Promise: which documents are held out for validation does not depend on the order of files or
+//! the kind of input. Test: this file, `crates/prepare/src/tests/outputs.rs`.
 
 use fitgpt_data::{Split, counter::draw};
 use serde::{Deserialize, Serialize};

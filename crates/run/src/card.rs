@@ -3,6 +3,8 @@
 //! It is written after every save, next to the checkpoint; the manifest does not list it. Its last
 //! line has a checksum of the rest, so that a card that the user has edited is never overwritten.
 //! Cards are in English, as on the hub.
+//!
+//! Promise: an edited model card is not replaced. Test: this file, `tests/runs/outputs.rs`.
 
 use std::{fmt::Write as _, path::Path};
 

@@ -2,6 +2,9 @@
 //!
 //! `cfg(feature = "gpu")` is only in this file: it selects one of two modules [`gpus`], of which
 //! the second has no devices.
+//!
+//! Promise: a software driver is used only by name; `cuda` means NVIDIA cards, also through Vulkan.
+//! Test: this file, `tests/gpu/main.rs`.
 
 #[cfg(feature = "gpu")]
 mod gpus;

@@ -12,6 +12,15 @@
 //!
 //! A message holds pieces of at most [`message_elements`] elements. All buffers are allocated
 //! before the first step and are part of the plan ([`buffer_bytes`]).
+//!
+//! A chain from rank to rank would send as much and take R hops. The owner of a shard also has the
+//! final gradient in hand, so it sums the squares of its blocks; all ranks gather these sums and
+//! add them in the order of a single process. The update of several lanes has the norm as an input,
+//! also in one process, so that a GPU computes it as the CPU does.
+//!
+//! Promise: for equal `lanes`, every number of ranks trains the same bits (losses, norms, weights,
+//! optimizer states), also after a rank was killed and the run resumed with another number. Test:
+//! `tests/ranks/check.py`, `tests/runs/ranks.rs`; on software Vulkan `scripts/ranks-vulkan`.
 
 use std::{env, ops::Range, rc::Rc};
 

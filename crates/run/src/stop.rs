@@ -3,6 +3,11 @@
 //! They are Ctrl-C and SIGTERM; SIGHUP, which a closed connection sends; SIGUSR1 and SIGXCPU, with
 //! which schedulers announce the end of a time limit. A second Ctrl-C or a second SIGTERM ends the
 //! program at once with exit code 2, because 130 promises that the state was saved.
+//!
+//! Open MPI's `mpirun` does not pass SIGINT on: it sends SIGCONT, then waits for
+//! `odls_base_sigkill_timeout` seconds (one unless set), then sends SIGTERM, waits again and sends
+//! SIGKILL. Ranks that it has started therefore save on SIGCONT, unless a pause shows that they
+//! were suspended.
 
 use std::{
     sync::{

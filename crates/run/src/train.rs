@@ -1,4 +1,13 @@
 //! The training loop: evaluate, save, step, in nanoGPT's order.
+//!
+//! Samples of a running training are drawn by rank 0 between two steps, from the weights as they
+//! are; every rank's plan has the memory, so that all ranks have the same plan. Keys and values are
+//! state of the plan: they live from one token to the next, so they share no bytes with the
+//! workspace. That costs `2 × n_layer × block_size × channels` values of one sequence and needs no
+//! second kind of lifetime. The step numbers the draws, so a resumed run writes the same texts.
+//!
+//! Promise: samples drawn while training change no bit of it; the plan grows by their keys and
+//! values. Test: `tests/runs/samples.rs`.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},

@@ -2,6 +2,9 @@
 //!
 //! With several ranks there is a [`Trainer`] on each. The root's is driven by the training loop,
 //! the others' by the root's commands ([`Trainer::follow`]).
+//!
+//! A step's loss is the mean over the effective batch; nanoGPT prints the loss of its last
+//! micro-batch.
 
 use std::{ops::Range, rc::Rc};
 

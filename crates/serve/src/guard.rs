@@ -5,6 +5,10 @@
 //! 127.0.0.1 is visible in `Host`; a script of another site is visible in `Origin` and
 //! `Sec-Fetch-Site`. An address other than loopback is open to other machines, and starting a run
 //! is more than reading: both need a token that is only printed on the terminal.
+//!
+//! Promise: requests with another origin or host name are refused, and no request names a file;
+//! heads, bodies, connections and time are bounded. Test: this file and `crates/serve/src/http.rs`;
+//! `tests/runs/serve.rs` attacks each.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,6 @@
 //! The texts of the page, by name. `$name` is replaced in the browser.
+//!
+//! Promise: every word of the page is there in four languages. Test: this file.
 
 use fitgpt_say::{Lang, Message};
 

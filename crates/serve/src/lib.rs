@@ -6,6 +6,16 @@
 //!
 //! Invariant: no request names a file. Runs have ids, the page's files are in the program, and what a
 //! config in a request may name is listed in `powers.rs` of the command.
+//!
+//! The server is ours, over `std::net` with a thread per connection, and `httparse` for the heads.
+//! The page has one user and three kinds of answers (a file, a document, a stream of events), and
+//! what matters is limits: bytes and time of a head, of a body, of an answer, the number of
+//! connections, and deadlines that a byte now and then does not extend. `axum` with `tokio` brings
+//! dozens of crates, and its `serve` has no deadline for heads; the limits would still be ours to
+//! add. A connection is kept for the next request if the browser asks for it, for as long as a head
+//! may take, and only while few are open; a refused request, or one whose body was not read to its
+//! end, closes it. One stream reports all runs, because a browser opens only six connections to a
+//! server.
 
 #![forbid(unsafe_code)]
 

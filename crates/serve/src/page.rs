@@ -3,6 +3,21 @@
 //!
 //! A browser asks for modules one connection each, and for those that a module imports only after it
 //! has read that module. On loopback that takes longer than to draw the page.
+//!
+//! A module becomes a function that returns its exports, line for line, and the page comes with its
+//! words, cards and first plan as a block of data. Text from logs, configs and files enters as text
+//! nodes, and the Content-Security-Policy forbids everything inline; a block of data is not run.
+//! The server computes and words every answer, so the page has no second arithmetic: it asks for a
+//! plan at each move of a slider, one at a time, the last one wins. Pictures change the elements
+//! that they have, and no width is read between two changes. In a chart the curves are a separate
+//! layer: smoothing moves them alone, and the axes are those of the values before smoothing. The
+//! page with its first plan is kept for each language. A plan takes milliseconds; if layers × batch
+//! sizes to try would take seconds, it is refused and names the command, so that no config occupies
+//! a core.
+//!
+//! Promise: the page needs nothing from elsewhere, has nothing inline, and shows foreign text as
+//! text; its plans, options and diagnoses are those of the commands. Test: this file,
+//! `tests/page/check.mjs` in Chromium, `tests/runs/serve.rs`.
 
 use std::{fmt::Write as _, sync::LazyLock};
 

@@ -7,6 +7,19 @@ on the calling thread without a driver. The dispatch keys are CUDA's, so CUDA's 
 replacements of device-dependent ops (`rules.py`) apply to these tensors only.
 
 `installed()` installs everything here and removes it when it ends.
+
+PyTorch's own fail at `backward()`: the autograd engine asks CUDA for a stream. Ours have CUDA's
+dispatch keys and report `cuda` to Python and `meta` to C++, which the engine runs on the calling
+thread. C++ then does not make CUDA's choices, so autocast and a few composite ops are registered
+again in Python while `pretend` is active. Under any dispatch mode the engine adds two gradients
+into a third tensor; without one it adds in place if nothing else holds the first. `sums.py`
+recognises those additions by the running node and by reference counts, and
+`tests/pretend/test_sums.py` compares the result with PyTorch's allocator on random graphs.
+`tools/count_torch_memory.py` remains an independent counter with its own rules. Cards are looked up
+through the program (`fitgpt plan --json`), because its name matching is too long to duplicate.
+
+Promise: `pretend("cuda")` runs the ops of PyTorch's fake CUDA tensors, including all of autocast.
+Test: `tests/pretend/test_cuda_rules.py`.
 """
 
 import contextlib

@@ -2,6 +2,9 @@
 
 Sizes are rounded up to 512 bytes, as PyTorch's caching allocator rounds requests. A storage is
 counted from the op that made it until its last owner, Python or autograd, drops it.
+
+Promise: `pretend("cpu")` counts the bytes of real tensors. Test: `tests/pretend/test_counts.py` and
+`tests/pretend/test_integrations.py`, with `tests/pretend/real.py`, which shares no code with it.
 """
 
 import weakref

@@ -1,4 +1,8 @@
-"""`pretend`: runs PyTorch code on fake tensors and counts the memory it would use."""
+"""`pretend`: runs PyTorch code on fake tensors and counts the memory it would use.
+
+Promise: nanoGPT under `pretend` has the peaks of the other counter, up to named bytes. Test:
+`tests/pretend/test_peaks.py`.
+"""
 
 import concurrent.futures
 import contextlib

@@ -3,6 +3,9 @@
 A tensor with two users gets two gradients, and the engine adds them. It adds in place if nothing
 else holds the first one. Under a dispatch mode it always allocates a third tensor, so `pretend` has
 to find out what the engine would do without one.
+
+Promise: `pretend` adds gradients in place if the autograd engine does. Test:
+`tests/pretend/test_sums.py`, against PyTorch's allocator.
 """
 
 import sys

@@ -2,6 +2,9 @@
 //!
 //! Every step prints the commands that it runs as a user would type them, a few lines of their
 //! output, and a verdict that it computed. No network; everything happens in a temporary folder.
+//!
+//! Promise: what the program promises can be checked on any machine in a minute. Test:
+//! `tests/runs/demo.rs`.
 
 mod sandbox;
 

@@ -4,6 +4,9 @@
 //! They return text; [`crate::terminal`] prints it or a command writes it to a file. Readable
 //! without colour. Coordinates are whole tenths of a unit, so that the same plan gives the same
 //! picture, byte for byte, on every machine.
+//!
+//! Promise: a chart shows the peaks of the report, and `docs/plan.svg` is what its command draws.
+//! Test: `crates/cli/src/picture/tests.rs`, `tests/runs/pictures.rs`.
 
 pub(crate) mod bars;
 pub(crate) mod curve;

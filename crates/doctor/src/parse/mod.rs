@@ -6,6 +6,9 @@
 //! terminal has wrapped.
 //!
 //! No input panics, and memory use does not grow with the length of the log.
+//!
+//! Promise: any bytes are a log and end in a diagnosis. Test: `crates/doctor/tests/fuzz.rs`;
+//! properties in `crates/doctor/src/parse/tests.rs` and `crates/doctor/src/rules/tests.rs`.
 
 mod lines;
 mod size;

@@ -1,5 +1,8 @@
 //! The playbook: for each cause and stack, what to do, in order, with the command or code.
 //! [`commands`] has the latter.
+//!
+//! Promise: every failure ends in advice and a next step, and no fix is empty. Test:
+//! `crates/doctor/tests/reports.rs`, `crates/doctor/src/rules/tests.rs`.
 
 mod stack;
 mod commands;

@@ -6,6 +6,10 @@
 //! never changes a result.
 //!
 //! Kernels allocate nothing: the caller passes scratch, whose size is a pure function of the shape.
+//!
+//! Promise: neither the number of threads nor recomputation changes a bit; after its first run a
+//! program allocates nothing. Test: `crates/exec/tests/cpu_conformance.rs`,
+//! `crates/exec/tests/no_allocation.rs`, `tests/batches_allocate_nothing.rs`.
 
 pub mod isa;
 mod element;

@@ -6,6 +6,9 @@
 //!
 //! Ops read values as they are stored: a value that passes between two ops, or is kept for the
 //! backward, is rounded before it is used, even inside a fused op.
+//!
+//! Promise: the gradients are correct. Test: finite differences in
+//! `crates/exec/src/reference/differences.rs`, PyTorch's in `tests/library/pytorch/steps.rs`.
 
 mod gelu;
 mod values;

@@ -1,4 +1,7 @@
 //! Files and folders that take their name only when they are complete.
+//!
+//! Promise: a failed export leaves nothing, and two exports of one file do not mix. Test: this
+//! file, `tests/runs/nanogpt.rs`.
 
 use std::{
     ffi::OsString,

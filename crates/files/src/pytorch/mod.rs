@@ -12,6 +12,9 @@
 //!
 //! Every size is checked against the file before memory is allocated for it. The zip's checksums
 //! are not checked: PyTorch can omit them.
+//!
+//! Promise: any bytes are a file of PyTorch or an error, nothing in it is executed, and every
+//! tensor lies within it. Test: `crates/files/src/pytorch/tests.rs`, `scripts/fuzz`.
 
 mod error;
 mod words;

@@ -3,6 +3,10 @@
 //! A program cannot use all of a card's nominal memory, because the driver keeps a part. The table
 //! has the "total capacity of X GiB" of PyTorch's public out-of-memory messages. For cards without
 //! one the memory is estimated by a stated rule. A card in this machine is queried, not looked up.
+//!
+//! Promise: published rates of cards follow from cores and clocks, and the table of real cards in
+//! the documents is computed. Test: `crates/fit/src/device/tests.rs`,
+//! `crates/fit/tests/real_cards.rs`.
 
 mod catalogue;
 mod context;

@@ -1,4 +1,9 @@
 //! Counts candidates, and caches the live bytes of each program.
+//!
+//! Counting is cheap, so that `fit` can be exhaustive. A program that is only counted is built
+//! without tensor names; phases of a candidate are counted until one is too large; a placement is
+//! abandoned as soon as it cannot beat the best. None of this is an estimate: everything listed is
+//! placed and verified.
 
 use std::{
     cell::{OnceCell, RefCell},

@@ -7,6 +7,9 @@
 //! gives the same numbers.
 //!
 //! Candidates are compared by live bytes; listed options were placed and verified.
+//!
+//! Promise: an option of `--fit` does not change the training run, and in a resumed run no bit.
+//! Test: `tests/runs/fitting.rs`.
 
 mod note;
 mod patch;

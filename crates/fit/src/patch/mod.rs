@@ -6,6 +6,8 @@
 //! Patched files are recognised, so patching twice equals patching once.
 //!
 //! Only `folder` reads and writes files; everything else works on text.
+//!
+//! Promise: a patched nanoGPT trains the same. Test: `tests/patch/check.py`.
 
 mod anchor;
 mod diff;

@@ -7,6 +7,17 @@
 //!
 //! The kernels are in the program as PTX ([`stored`]), found by a hash of their CUDA C++
 //! ([`canonical`]).
+//!
+//! The CUDA runtime is ours. CubeCL's downloads LLVM while it builds and keeps pools of memory.
+//! Ours is a CubeCL server over a few driver calls: an allocation is one of the driver's, scalars
+//! travel with a launch, and a failed call makes every later one fail. `cudarc` loads the driver's
+//! library at run time. A card needs nothing else of NVIDIA's: CubeCL turns a kernel into CUDA C++,
+//! a hash of that text finds the kernel's PTX in the program, and the driver compiles PTX for its
+//! card.
+//!
+//! Promise: a run through CUDA needs the driver alone, and a failing call of the driver is an error
+//! with the call's name. Test: `crates/gpu/src/cuda/tests.rs`, on a stand-in for the driver's
+//! library.
 
 pub(crate) mod canonical;
 pub(crate) mod driver;

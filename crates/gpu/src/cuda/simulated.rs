@@ -7,6 +7,18 @@
 //!
 //! What this cannot show: divergence within a warp, the rounding inside a tensor core, contraction
 //! of products and sums by NVIDIA's compilers, and speed.
+//!
+//! It compiles the CUDA C++ that NVRTC would get with clang, against stand-ins for CUDA's
+//! built-ins, and a process runs it: threads of a block are fibers, a warp meets for shuffles and
+//! tensor-core tiles. The conformance suite judges the result in three types. AddressSanitizer
+//! allows a kernel its operands and nothing else, `-fsanitize=bounds` separates the arrays of
+//! shared memory, and a detector finds two accesses without a barrier between them. It does not
+//! model divergence within a warp, the rounding inside a tensor core, or contraction by NVIDIA's
+//! compilers.
+//!
+//! Promise: every CUDA kernel computes what the reference defines in float32, float16 and bfloat16,
+//! tensor cores included, touches only its operands and has no race; broken kernels are caught.
+//! Test: `crates/gpu/src/cuda/tests.rs`.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::DefaultHasher},

@@ -1,4 +1,7 @@
 //! Linear layers, alone and fused, and their gradients.
+//!
+//! Promise: the tiles of the tensor cores give the bits of the ordinary ones, except for the tensor
+//! cores themselves. Test: this file.
 
 use std::ops::Range;
 

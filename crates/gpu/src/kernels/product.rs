@@ -8,6 +8,23 @@
 //!
 //! Every number is one chain of additions over the inner axis, first to last, so its bits do not
 //! depend on the other rows or their number.
+//!
+//! Tensor cores are used if a device has them in the shape that the kernel is written for
+//! (fragments of 16 × 16 × 16, planes of 32, float16 and bfloat16 with sums in float32) and
+//! activations have 16 bits: tiles of 128 × 128, with the next ones loaded meanwhile. Weights and
+//! the gradient of logits are rounded to the 16-bit type as they enter shared memory, as PyTorch's
+//! autocast does. Otherwise, and always in float32, the ordinary units multiply in float32; TF32 is
+//! never used. The choice depends on the device and the program, never on a shape. WGSL has no
+//! tensor cores; they need CUDA (feature `cuda`, which then runs NVIDIA cards).
+//!
+//! NVIDIA's cuBLASLt is not used. The simulated card executes CUDA C++ and could not execute it, so
+//! nothing that it computes could be checked without a card; its workspace and its choice of
+//! algorithm vary between versions, and plans and equal bits depend on both.
+//!
+//! `cubek-matmul` was considered and not used. Its launches assign a product. Two of three products
+//! here add to their output, or continue with a bias, the activation, the residual stream or a
+//! slope; with it, each would need the product in float32 as a temporary and a second pass. It also
+//! copies operands of unsuitable layout into pool memory that no plan includes.
 
 use cubecl::{
     cmma,

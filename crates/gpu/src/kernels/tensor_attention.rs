@@ -13,6 +13,13 @@
 //! scores are copied through shared memory, in which two units share a row.
 //!
 //! No two cubes write the same number, and every sum has a fixed order.
+//!
+//! When a row's maximum grows, its results are rescaled through shared memory, which is rare after
+//! the first tiles. The gradients of a head wider than 128 channels do not fit into registers. The
+//! backward has two kernels, as with the ordinary units: without atomics the gradient of queries
+//! needs its own pass, which costs two of seven products. `mma` instructions with known register
+//! layouts would avoid the copy through shared memory, but need inline assembly, which the
+//! simulated card cannot execute.
 
 use cubecl::{cmma, prelude::*};
 

@@ -6,6 +6,17 @@
 //! (recomputation, rows of logits at a time) are arguments of the builder, not rewrites of a
 //! program. Programs without tensor names ([`Names::Left`]) are faster to build and only good for
 //! counting.
+//!
+//! Memory of a training step: state (weights, gradients, both moments: 16 bytes per parameter) is
+//! packed at the bottom of the arena, with gradients in parameter order. After it comes one
+//! workspace as large as the largest program needs. A block keeps 12 values per token and channel.
+//! The MLP's activation, four more, is not kept: the backward op that computes its slope also
+//! writes its value over its input, from the same exponential. The gradient of the residual stream
+//! is one tensor that every layer adds to. Weight gradients are computed before input gradients, so
+//! that the gradient of a kept value can reuse its bytes.
+//!
+//! Promise: evaluation and update reuse the bytes of training and never add to the plan. Test:
+//! `crates/model/tests/decoder_programs.rs`.
 
 mod builder;
 mod backward;

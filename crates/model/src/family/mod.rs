@@ -3,8 +3,12 @@
 //! A family is one file. [`Family`] has a variant for each `model_type` of Hugging Face's
 //! `config.json` that is supported; several may share a file.
 //!
-//! Promise: no model is silently read as a different one. An unsupported feature is an error that
+//! No model is silently read as a different one. An unsupported feature is an error that
 //! names its key.
+//!
+//! Promise: every family trains as in `transformers` (losses, gradients, logits), and an
+//! unsupported model is refused by name in every command, never planned as another. Test:
+//! `tests/library/pytorch/families.rs`, `tests/runs/families.rs`.
 
 mod json;
 mod words;

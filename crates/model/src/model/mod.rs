@@ -4,6 +4,11 @@
 //! names of each family.
 //!
 //! Matrices are stored (out, in), as PyTorch's `nn.Linear` stores them.
+//!
+//! A family is one file that maps config keys and `config.json` to a description and back, and
+//! names the parameters. A feature that the programs lack (another rope scaling, a window shorter
+//! than the block, experts) is an error with the key's name: no model is ever planned as another
+//! one. There is no autograd: each kind of layer has its forward and backward ops.
 
 pub mod naming;
 mod weights;

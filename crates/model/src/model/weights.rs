@@ -1,4 +1,9 @@
 //! The learned tensors of a model: names, shapes, and which layer uses which.
+//!
+//! Parameters stay as in checkpoints. GPT-2's joined `c_attn` is one matrix; Llama's `q_proj`,
+//! `k_proj` and `v_proj` are three, although one product over all three would be slightly faster.
+//! Muon orthogonalises a matrix and 8-bit moments are split into blocks, so joining them would
+//! change the training run. Attention accepts either layout.
 
 use crate::{MlpKind, Model, Naming, Positions, naming};
 

@@ -5,6 +5,8 @@
 //!
 //! Invariant: two tensors alive at the same op never share a byte. [`verify`] checks it, and
 //! nothing runs on a plan that has not passed.
+//!
+//! Promise: a change of planned memory is visible. Test: snapshots in `tests/library/snapshots`.
 
 mod liveness;
 mod occupied;

@@ -3,6 +3,10 @@
 //! Simple on purpose: it recomputes lifetimes with a backward scan for last uses and a forward
 //! scan for first uses, and sweeps the slots in address order. It uses no function of `place.rs`
 //! or `liveness.rs`, so it does not share their mistakes.
+//!
+//! Promise: two tensors that are alive at the same op never share a byte; the checker shares no
+//! code with the placement. Test: random programs in `crates/program/src/memory/tests.rs`, and
+//! every plan before it runs.
 
 use std::{
     cmp::Reverse,

@@ -14,6 +14,10 @@
 //! `cfg(feature = "mpi")` is used in this file alone. It selects one of two `transport` modules;
 //! the one without MPI supports a single process. Tests have a third one, in which ranks are threads
 //! (feature `simulated` for those of other crates).
+//!
+//! Promise: a rank that dies or hangs, that has another program, config or other data, or less
+//! memory than the plan, ends the run with a message that names it; sending gradients during the
+//! backward pass or after it trains the same bits. Test: `tests/ranks/check.py`.
 
 mod agree;
 mod exchange;

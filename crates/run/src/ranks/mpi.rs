@@ -3,6 +3,9 @@
 //! Only one thread calls MPI, from its start to its end. It receives exchanges through a channel,
 //! runs one after the other, and returns them through another channel. Messages make progress only
 //! while MPI is polled; a dedicated thread does that even during a long kernel.
+//!
+//! The buffers of an exchange belong to that thread until it is complete. `FITGPT_OVERLAP=0` sends
+//! everything after the backward pass, to measure the difference (`bench/ranks.py overlap`).
 
 use std::{
     collections::VecDeque,

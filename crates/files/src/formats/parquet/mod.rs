@@ -7,6 +7,9 @@
 //!
 //! Files are not trusted. One page and one dictionary are in memory at a time; no length in a file
 //! is allocated before that many bytes have been read.
+//!
+//! Promise: any bytes are Parquet or an error, and no stated length is allocated before its bytes
+//! are there. Test: `crates/files/src/formats/parquet/tests.rs`, `scripts/fuzz`.
 
 mod levels;
 mod thrift;
