@@ -16,6 +16,8 @@ mod nanogpt;
 mod nothing_lost;
 mod optimizers;
 mod outputs;
+#[cfg(unix)]
+mod own_text;
 mod patch;
 mod pictures;
 mod prepare;
