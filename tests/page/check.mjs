@@ -168,11 +168,11 @@ await check("an error is diagnosed, and its fix shrinks under the line", async (
   assert.ok(held[1] > 300, `${held[1]} of 1000`);
   assert.equal(await page.locator("#account .bar .limit").count(), 1);
   assert.match(await page.locator("#findings").textContent(), /stale-logits/);
-  await page.locator("#advice .command button").first().click();
-  assert.match(await clipboard(page), /fitgpt patch/);
+  await page.locator("#steps .command button").first().click();
+  assert.match(await clipboard(page), /python train\.py/);
   await page.locator("#findings button").first().click();
   await page.waitForSelector(".explain");
-  await page.locator("#fixes .fix:has(.badge) .try").click();
+  await page.locator("#steps .fix .try").first().click();
   await until("the planner shows the run", () => page.inputValue("#key-batch_size").catch(() => ""), (value) => value === "64");
   assert.equal((await verdicts(page))[0], "no");
   const before = await lines(page);

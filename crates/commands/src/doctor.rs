@@ -9,7 +9,7 @@ use fitgpt_config::Written;
 use fitgpt_doctor::{
     Context, Decoder, Diagnosis, Snapshot, explain,
     parse::{Log, Reader as LogReader},
-    topics,
+    step_text, topics,
 };
 use fitgpt_files::formats::compression;
 use fitgpt_fit::device;
@@ -152,6 +152,9 @@ pub fn document(diagnosis: &Diagnosis, lang: Lang) -> Value {
     let mut document = serde_json::to_value(diagnosis).expect("a diagnosis is plain data");
     for (index, advice) in diagnosis.advice.iter().enumerate() {
         document["advice"][index]["text"] = advice.id.say(lang).into();
+    }
+    for (index, step) in diagnosis.steps.iter().enumerate() {
+        document["steps"][index]["text"] = step_text(lang, diagnosis, step).into();
     }
     if let Some(question) = diagnosis.do_next.question {
         document["do_next"]["question"] = question.say(lang).into();

@@ -45,6 +45,8 @@ pub enum HostSign {
     HostAllocator,
     /// Page-locked memory could not be allocated.
     PageLocked,
+    /// It grows during the run.
+    Grows,
     /// Another message.
     Other,
 }
@@ -61,6 +63,10 @@ pub enum OtherFailure {
     Watchdog,
     /// A data loader worker crashed.
     WorkerCrashed,
+    /// NCCL failed for another reason, or a collective operation timed out.
+    Communicator,
+    /// Another error of the program.
+    Exception,
 }
 
 /// What shows that memory grows during a run.
@@ -376,9 +382,22 @@ causes! {
         /// Size of the failed request.
         requested_bytes: Option<u64>,
     }
+    /// The log does not show the cause.
+    "undecided" Undecided {
+        /// Explanations that remain, by the names of their rules.
+        explanations: Vec<&'static str>,
+        /// Memory held by tensors.
+        allocated_bytes: Option<u64>,
+        /// Capacity of the card.
+        total_bytes: Option<u64>,
+        /// Size of the failed request.
+        requested_bytes: Option<u64>,
+    }
     /// The failure is not a memory error.
     "not-memory" NotMemory {
         /// What failed instead.
         failure: OtherFailure,
+        /// The line that says so.
+        line: Option<String>,
     }
 }

@@ -1,8 +1,6 @@
 //! From a log and its context to a diagnosis.
 
-use std::fmt::Write as _;
-
-use fitgpt_config::{ConfigError, Key, MachineFacts, Precision, Written};
+use fitgpt_config::{ConfigError, MachineFacts, Precision, Written};
 use fitgpt_fit::{
     device::CardSpec,
     fit::{self, Engine},
@@ -13,10 +11,10 @@ use fitgpt_program::units::Bytes;
 
 use crate::{
     cause::Cause,
-    diagnosis::{Diagnosis, Finding, Fix},
+    diagnosis::{Diagnosis, Finding, Fix, RunContext},
     facts::{Domain, MemoryKind},
     parse::{HarmlessLine, Log},
-    playbook,
+    playbook::{self, Invocation},
     reason::{Analysis, Decoder, TrainingRun, domain, facts, next},
     rules,
 };
@@ -85,12 +83,20 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
     let is_gpu = kind == MemoryKind::GpuMemory;
     // Without the other processes the whole card is available.
     let device = device(&analysis, context).filter(|_| is_gpu);
+    let named = log.setup.cards.only().map(|card| card.name);
+    let run_context = RunContext {
+        file: context.file.as_deref(),
+        config: context.config.as_ref(),
+        card: context.gpu.map(|gpu| gpu.name).or(named),
+    };
+    let invocation = Invocation::new(log, run_context, analysis.run.as_ref());
     let fixes = match (&analysis.run, &device) {
-        (Some(run), Some(device)) => fixes(run, log, context, device),
+        (Some(run), Some(device)) => fixes(run, &invocation, context, device),
         _ => Vec::new(),
     };
-    let advice = playbook::advice(&analysis, kind, &findings);
-    let do_next = playbook::do_next(&analysis, kind, &findings, &advice, &fixes);
+    let advice = playbook::advice(&analysis, kind, &findings, &invocation);
+    let steps = playbook::steps(&advice, &fixes, &findings, &invocation, &log.setup.command);
+    let do_next = playbook::do_next(&analysis, kind, &findings, &steps);
     let freed_bytes = if is_theirs { foreign_bytes } else { 0 };
     let config = analysis.run.as_ref().map(|run| {
         let vocab = [("vocab_size", i64::from(run.model.vocab).into())];
@@ -105,9 +111,11 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
         supposing: analysis.run.as_ref().and_then(TrainingRun::supposition),
         tensors: analysis.tensors(),
         account: analysis.account(),
+        budget: analysis.budget.clone(),
         next: if is_gpu { next(&analysis, freed_bytes) } else { None },
         advice,
         fixes,
+        steps,
         do_next,
         notes: notes(log, &findings),
         findings,
@@ -139,7 +147,12 @@ fn device(analysis: &Analysis<'_>, context: &Context) -> Option<DeviceMemory> {
 }
 
 /// Config changes that make this run fit in PyTorch. A run that already fits has none.
-fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory) -> Vec<Fix> {
+fn fixes(
+    run: &TrainingRun,
+    invocation: &Invocation<'_>,
+    context: &Context,
+    device: &DeviceMemory,
+) -> Vec<Fix> {
     let precision = match run.options.precision {
         torch::TorchPrecision::F32 => Precision::Float32,
         torch::TorchPrecision::Bf16 => Precision::Bfloat16,
@@ -157,7 +170,7 @@ fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory)
     let options = found.options.into_iter().filter(|option| !option.changes.is_empty());
     let fix = |option: fit::FitOption| Fix {
         engine: "torch",
-        command: command(run, log, context, &option),
+        command: invocation.train(&option.changes, &option.patches),
         changes: option.changes,
         patches: option.patches,
         peak_bytes: option.peak_bytes.get(),
@@ -169,42 +182,4 @@ fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory)
         effective_batch: option.effective_batch,
     };
     options.map(fix).collect()
-}
-
-/// The complete command: patches first, then the original command line with the changes appended.
-/// Keys that patched nanoGPT does not have are left out.
-fn command(run: &TrainingRun, log: &Log, context: &Context, option: &fit::FitOption) -> String {
-    let mut line = String::new();
-    if !option.patches.is_empty() {
-        let names: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
-        line.extend(["fitgpt patch . --apply --only ", &names.join(" "), " && "]);
-    }
-    match run.options.ddp_world {
-        0 | 1 => line.push_str("python train.py"),
-        world => {
-            let _ = write!(line, "torchrun --standalone --nproc_per_node={world} train.py");
-        }
-    }
-    let is_changed = |key: &str| option.changes.iter().any(|(changed, _)| *changed == key);
-    match (&context.file, &context.config) {
-        (Some(file), _) => line.extend([" ", file]),
-        (None, None) => {
-            for (key, value) in log.progress.overrides.iter().filter(|(key, _)| !is_changed(key)) {
-                let _ = write!(line, " --{key}={}", value.replace(['\'', '"'], ""));
-            }
-        }
-        (None, Some(_)) => {}
-    }
-    let is_read = |key: &Key| fit::nanogpt_reads(key, &option.patches);
-    let elsewhere =
-        context.config.iter().flat_map(Written::iter).filter(|(key, _, place)| {
-            place.line.is_none() && !is_changed(key.name) && is_read(key)
-        });
-    let mut changes: Vec<_> = elsewhere.map(|(key, value, _)| (key.name, value.clone())).collect();
-    let known = |(name, _): &&fit::Change| Key::find(name).is_some_and(is_read);
-    changes.extend(option.changes.iter().filter(known).cloned());
-    for change in changes {
-        let _ = write!(line, " {}", fit::command_line(&[change]));
-    }
-    line
 }

@@ -1,11 +1,12 @@
 //! The diagnosis as data. Its sentences are in `words`.
 
-use fitgpt_config::{Config, ConfigError, EffectiveBatch};
+use fitgpt_config::{Config, ConfigError, EffectiveBatch, Written};
 use fitgpt_fit::fit::{Change, Patch};
 use fitgpt_model::report::Verdict;
 use serde::{Serialize, Serializer};
 
 use crate::{
+    budget::Budget,
     cause::Cause,
     facts::{
         AccountShare, AssumedRun, CandidateTensor, Certainty, Domain, FailurePhase, MemoryKind,
@@ -137,6 +138,49 @@ pub struct Advice {
     pub commands: Vec<String>,
 }
 
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepName {
+    /// A recommendation.
+    Remedy(Remedy),
+    /// A computed config change, by its place in [`Diagnosis::fixes`].
+    Change(usize),
+}
+
+impl Serialize for StepName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Remedy(remedy) => remedy.serialize(serializer),
+            Self::Change(_) => serializer.serialize_str("config-change"),
+        }
+    }
+}
+
+/// One step of the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What it is.
+    pub id: StepName,
+    /// A complete command, with the user's config, script and card.
+    pub command: Option<String>,
+    /// Lines for the script, or flags of a command that the log does not show.
+    pub code: Vec<String>,
+    /// What it saves at the peak, if that was computed.
+    pub saved_bytes: Option<u64>,
+    /// Whether the training result stays the same; `None` if nothing is trained.
+    pub keeps_training: Option<bool>,
+    /// The cause is not known, and this does no harm whatever it is.
+    pub is_safe: bool,
+}
+
+/// What the caller knows about the run: the config's file and keys, and the card.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunContext<'a> {
+    pub(crate) file: Option<&'a str>,
+    pub(crate) config: Option<&'a Written>,
+    pub(crate) card: Option<&'a str>,
+}
+
 /// The next command to run, and the one fact that would change the diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DoNext {
@@ -166,13 +210,17 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// What the allocated memory consists of, if that is known.
     pub account: Option<Account>,
+    /// Weights, gradients and optimizer state of the model against the card, if both are known.
+    pub budget: Option<Budget>,
     /// What fails next.
     pub next: Option<NextFailure>,
     /// Recommendations for this stack, in order.
     pub advice: Vec<Advice>,
     /// Config changes, best first, each computed.
     pub fixes: Vec<Fix>,
-    /// The next command or question.
+    /// What to do, in order: recommendations and config changes in one list.
+    pub steps: Vec<Step>,
+    /// The command of the first step, and a question.
     pub do_next: DoNext,
     /// Harmless lines in the log.
     pub notes: Vec<HarmlessLine>,

@@ -11,6 +11,7 @@
 
 mod named;
 mod facts;
+mod budget;
 pub mod parse;
 mod cause;
 mod remedy;
@@ -24,9 +25,12 @@ mod size;
 mod words;
 
 pub use self::{
+    budget::Budget,
     cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
     diagnose::{Context, diagnose},
-    diagnosis::{Account, Advice, Diagnosis, DoNext, Finding, Fix, MemoryFacts, NextFailure},
+    diagnosis::{
+        Account, Advice, Diagnosis, DoNext, Finding, Fix, MemoryFacts, NextFailure, Step, StepName,
+    },
     explain::{explain, rules, topics},
     facts::{
         AccountShare, AssumedRun, CandidateTensor, Certainty, Domain, FailurePhase, MemoryKind,
@@ -36,5 +40,5 @@ pub use self::{
     reason::Decoder,
     remedy::{Question, Remedy},
     size::size,
-    words::{finding, in_one_unit, mark, plain, text, ties},
+    words::{finding, in_one_unit, mark, plain, step_text, text, ties},
 };

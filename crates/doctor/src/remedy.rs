@@ -115,6 +115,8 @@ named! {
         CheckIds = "check-ids",
         /// Load data in the main process, whose errors are visible.
         LoadInMainProcess = "load-in-main-process",
+        /// What NCCL reports.
+        NcclDebug = "nccl-debug",
         /// Smaller kernel tiles.
         SmallerTiles = "smaller-tiles",
         /// Fix the config.
@@ -125,6 +127,50 @@ named! {
         TrtWorkspace = "trt-workspace",
         /// Record a memory snapshot.
         RecordSnapshot = "record-snapshot",
+    }
+}
+
+impl Remedy {
+    /// Whether the training result stays the same; `None` if it is not about a training run.
+    pub const fn keeps_training(self) -> Option<bool> {
+        match self {
+            Self::SmallerMicroBatch
+            | Self::GradientCheckpointing
+            | Self::FusedAdam
+            | Self::ZeroOffload
+            | Self::ZeroStage3
+            | Self::Fsdp
+            | Self::LossAlone
+            | Self::ChunkedLoss
+            | Self::KeepNumbers
+            | Self::DropLogits
+            | Self::FusedAttention
+            | Self::EvalBatch
+            | Self::EvalAccumulation
+            | Self::NoGrad
+            | Self::LoadToCpu
+            | Self::FullStateOffload
+            | Self::ShardedStateDict
+            | Self::FreeTheCard
+            | Self::OneRankPerCard
+            | Self::ExpandableSegments
+            | Self::LeaveMemoryForCompiler
+            | Self::FewerWorkers
+            | Self::StreamData
+            | Self::LaunchBlocking
+            | Self::CheckIds
+            | Self::LoadInMainProcess
+            | Self::NcclDebug
+            | Self::RecordSnapshot => Some(true),
+            Self::ShorterSequences
+            | Self::SmallerInput
+            | Self::HalfPrecision
+            | Self::Lora
+            | Self::EightBitAdam
+            | Self::QuantizeWeights
+            | Self::SmallerModel => Some(false),
+            _ => None,
+        }
     }
 }
 

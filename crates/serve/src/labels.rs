@@ -228,12 +228,6 @@ labels! {
     findings { en: "Findings", zh: "发现", ja: "所見", de: "Befunde" }
     explain { en: "explain", zh: "解释", ja: "説明", de: "erklären" }
     what_to_do { en: "What to do", zh: "怎么办", ja: "対処", de: "Was zu tun ist" }
-    fixes {
-        en: "Config changes that help, each one computed",
-        zh: "有帮助的配置修改，每一条都经过计算",
-        ja: "有効な設定変更（いずれも計算済み）",
-        de: "Konfigurationsänderungen, die helfen, jede berechnet",
-    }
     see_it { en: "see it in the planner", zh: "在规划中查看", ja: "計画で見る", de: "im Planer ansehen" }
     now { en: "Now", zh: "现在", ja: "次に", de: "Jetzt" }
     no_runs {

@@ -11,8 +11,8 @@ use std::{
 use fitgpt_commands::doctor::{self, DoctorInput, InputLimits, RunFacts};
 use fitgpt_config::{Config, Written};
 use fitgpt_doctor::{
-    Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain, finding, in_one_unit, mark,
-    plain, ties,
+    Diagnosis, MemoryKind, Snapshot, StepName, diagnose as examine, explain, finding, in_one_unit,
+    mark, plain, step_text, ties,
 };
 use fitgpt_files::formats::compression;
 use fitgpt_serve::refuse;
@@ -139,15 +139,18 @@ fn texts(lang: Lang, diagnosis: &Diagnosis) -> Value {
             "text": plain(&finding(lang, found, diagnosis.refused.as_ref())),
         })
     });
-    let fixes = diagnosis.fixes.iter().map(|fix| {
-        let apply: BTreeMap<_, _> =
-            fix.changes.iter().map(|(key, value)| (*key, planner::plain(value))).collect();
-        json!({ "text": fix.say(lang), "apply": apply })
+    let steps = diagnosis.steps.iter().map(|step| {
+        let change = match step.id {
+            StepName::Change(index) => diagnosis.fixes.get(index),
+            StepName::Remedy(_) => None,
+        };
+        let apply = change.map(|fix| -> BTreeMap<_, _> {
+            fix.changes.iter().map(|(key, value)| (*key, planner::plain(value))).collect()
+        });
+        let text = plain(&step_text(lang, diagnosis, step));
+        let verdict = change.map(|fix| fix.verdict);
+        json!({ "text": text, "command": step.command, "code": step.code, "apply": apply, "verdict": verdict })
     });
-    let advice = diagnosis
-        .advice
-        .iter()
-        .map(|advice| json!({ "text": plain(&advice.id.say(lang)), "commands": advice.commands }));
     let is_gpu = diagnosis.kind == MemoryKind::GpuMemory;
     let notes = diagnosis.notes.iter().map(|line| line.say(lang));
     json!({
@@ -161,8 +164,7 @@ fn texts(lang: Lang, diagnosis: &Diagnosis) -> Value {
         "ties": ties(lang),
         "next": diagnosis.next.map(|next| next.say(lang)),
         "notes": notes.collect::<Vec<_>>(),
-        "advice": advice.collect::<Vec<_>>(),
-        "fixes": fixes.collect::<Vec<_>>(),
+        "steps": steps.collect::<Vec<_>>(),
         "command": diagnosis.do_next.command,
         "question": diagnosis.do_next.question.map(|question| question.say(lang)),
     })

@@ -252,7 +252,7 @@ const SIGNS: [&str; 13] = [
 ];
 
 /// Signal 9, without white space.
-const KILL_CODES: [&str; 19] = [
+const KILL_CODES: [&str; 22] = [
     "exitcode137",
     "exitcode:137",
     "exitcode(137)",
@@ -263,6 +263,9 @@ const KILL_CODES: [&str; 19] = [
     "exitedwithexitcode137",
     "exitcode:-9",
     "exitcode-9",
+    "errorcode-9",
+    "errorcode9",
+    "errorcode:-9",
     "exitcode=-9",
     "returncode-9",
     "returncode=-9",
@@ -400,6 +403,14 @@ fn exhausts_ram(lower: &str) -> bool {
         "ran out of system memory",
         "out of cpu memory",
     ];
+    // `the RAM usage is maxed and the notebook crashes`
+    let words = || lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_ram = words().any(|word| word == "ram") && !lower.contains("vram");
+    let is_trouble =
+        ["crash", "maxed", "run out", "runs out", "ran out", "exhaust", "used up", "100%"];
+    if is_ram && is_trouble.iter().any(|word| lower.contains(word)) {
+        return true;
+    }
     phrases.iter().any(|phrase| {
         lower
             .match_indices(phrase)

@@ -121,7 +121,7 @@ clues! {
     /// An Intel card.
     Xpu: ["xpuoutofmemory", "level_zero", "torch.xpu", "intelarc", "intel(r)arc"],
     /// A GPU is mentioned.
-    Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090", "gtx", "geforce", "radeon", "显卡", "グラボ", "grafikkarte"],
+    Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090", "gtx", "geforce", "radeon", "显卡", "thecard", "グラボ", "grafikkarte"],
     // Activities.
     /// Training.
     Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train", "train.lua", "trainloss", "mlx_lmlora", "mlx_lm.lora", "学習", "trainier", "trainiere", "feinabstimm"],
@@ -132,7 +132,7 @@ clues! {
     /// A server handles requests.
     Serves: ["prefilloutofmemory.try", "decodeoutofmemory.try", "forward_decode_batch", "forward_prefill_batch", "running-req:"],
     /// Writing a checkpoint, as described by a user.
-    Saving: ["failedtoclone()tensor", "savingthecheckpoint", "savingthemodelcheckpoint", "checkpointsave", "modelissaved",  "savingthefinalcheckpoint", "savingacheckpoint", "whensaving", "savingthemodel", "checkpointsaving", "保存"],
+    Saving: ["failedtoclone()tensor", "savingthecheckpoint", "savingthemodelcheckpoint", "savingthefinalcheckpoint", "savingacheckpoint", "summoningcheckpoint"],
     /// Evaluating, as described by a user.
     Validating: ["duringvalidation", "duringevaluation", "inevaluation", "evaluationloop", "whileevaluating", "validationstep", "validating:", "iterationsofvalidation", "thetestphase", "测试阶段", "验证阶段", "验证时", "evaluierung", "評価時", "検証時"],
     /// The run failed after a while, as described by a user.
@@ -143,7 +143,7 @@ clues! {
     ],
     // Other failures.
     /// An assertion in a kernel failed.
-    DeviceAssert: ["device-sideassert", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
+    DeviceAssert: ["device-sideassert", "index>=-sizes[i]", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
     /// An illegal memory access.
     IllegalAccess: ["illegalmemoryaccess", "misalignedaddress"],
     /// Creating the state of a sharded optimizer.
@@ -152,6 +152,10 @@ clues! {
     MakesContext: ["cuctxcreate", "_cuda_init(", "cudeviceprimaryctxretain", "cudagetdevicecount"],
     /// An NCCL error.
     Nccl: ["ncclwarncudafailure", "ncclerrorin:", "ncclerror1:", "ncclcudaoutofmemory", "nccloutofmemory", "ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
+    /// A collective operation that timed out.
+    NcclTimeout: ["nccltimeout", "watchdogcaughtcollective", "collectiveoperationtimeout", "ncclcommunicatorwasaborted"],
+    /// NCCL reports an error of CUDA that is not about memory.
+    NcclOther: ["cudafailure'initializationerror'", "cudafailure'invalidargument'", "cudafailure'invalidusage'", "cudafailure1'invalidargument'", "cudafailure'systemnotyetinitialized'", "cudafailure'unspecifiedlaunchfailure'", "cudafailure'peeraccessisnotsupported"],
     /// Capturing CUDA graphs.
     CapturesGraphs: ["capturingcudagraph", "cudagraphcapture", "capture_model", "cuda_graph_runner", "capture_end("],
     /// An inference engine inside a training run takes its memory back.

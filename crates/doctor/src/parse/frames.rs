@@ -44,6 +44,7 @@ pub(super) struct Frames {
     starts: VecDeque<(Offset, Option<u32>)>,
     /// Offsets of the last lines of tracebacks that are not about memory.
     others: VecDeque<Offset>,
+    last_other: Option<String>,
     open: Option<(String, u8)>, // a `File "…` that continues on the next line, and lines since
     wants_code: bool,
 }
@@ -72,6 +73,7 @@ impl Frames {
             self.wants_code = false;
         } else if is_other_error(line) {
             self.others.push_back(at);
+            self.last_other = Some(line.chars().filter(|c| !c.is_control()).take(200).collect());
             if self.others.len() > MOST {
                 self.others.pop_front();
             }
@@ -111,6 +113,12 @@ impl Frames {
             self.list.pop_front();
         }
         self.wants_code = true;
+    }
+
+    /// The last line of the last traceback that is not about memory.
+    pub(super) fn last_error(&self) -> Option<String> {
+        let has_traceback = !self.starts.is_empty();
+        self.last_other.clone().filter(|_| has_traceback)
     }
 
     /// The frames of the last traceback before `at`, written by the same rank. If there is none,

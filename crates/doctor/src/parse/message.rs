@@ -58,6 +58,8 @@ pub enum Wording {
     HostOther,
     /// A Triton kernel needs more shared memory than a multiprocessor has.
     Triton,
+    /// A user's description of memory that grows.
+    Grows,
     /// A user's words for a process that the system killed.
     SaidKilled,
     /// "OOM" or "out of memory" and nothing else.
@@ -183,7 +185,7 @@ impl Message {
             | Wording::DevShm => 4,
             Wording::Killed | Wording::BusError | Wording::Triton => 3,
             Wording::WorkerDied => 2,
-            Wording::SaidKilled | Wording::Word => 1,
+            Wording::SaidKilled | Wording::Word | Wording::Grows => 1,
         }
     }
 

@@ -20,6 +20,11 @@ mod message;
 mod notes;
 mod progress;
 mod prose;
+mod situation;
+mod hardware;
+mod method;
+mod command;
+mod restated;
 mod bare;
 mod numbered;
 mod setup;
@@ -40,11 +45,13 @@ pub use self::{
     size::PrintedSize,
     snapshot::{Segment, SegmentPart, Snapshot, SnapshotError},
 };
+pub(crate) use self::{command::QuotedCommand, method::TrainedPart, situation::Topic};
 use crate::facts::MemoryKind;
 
 use self::{
     frames::Frames,
     lines::{LineSplitter, plain},
+    restated::{Restated, drop_contradictions},
     squeezed::{Offset, Squeezed},
 };
 
@@ -67,6 +74,8 @@ struct LogBuilder {
     frames: Frames,
     progress: NanoGptOutput,
     setup: Setup,
+    restated: Restated,
+    lines: u64,
     found: Matches,
     ranks: VecDeque<(Offset, Option<u32>)>, // offsets at which the writing rank changes
     last: String,                           // line
@@ -93,6 +102,8 @@ pub struct Log {
     pub shape: Option<PrintedShape>,
     /// The traceback of the failure, outermost frame first.
     pub frames: Vec<Frame>,
+    /// The last line of the last traceback, if it is not about memory.
+    pub(crate) other_error: Option<String>,
     /// The line above the message.
     pub(crate) line_before: Option<String>,
     /// The output of the training script.
@@ -105,6 +116,8 @@ pub struct Log {
     pub clues: Clues,
     /// Model, batch size and other settings in the log.
     pub setup: Setup,
+    /// Whether some of the message's figures come from a user's words.
+    pub(crate) is_restated: bool,
     /// The memory snapshot, if the input was one instead of a text.
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -176,7 +189,12 @@ impl LogBuilder {
         if !is_continued {
             self.frames.push(text, at, rank);
             self.progress.push(text, at);
-            self.setup.push(text);
+            let lower = text.to_lowercase();
+            self.lines += 1;
+            self.setup.push(text, &lower);
+            if restated::may_concern(&lower) {
+                self.restated.push(&lower, self.lines);
+            }
             if let Some(message) = bare::of_line(text, at) {
                 self.found.message(message);
             }
@@ -186,12 +204,34 @@ impl LogBuilder {
     }
 
     fn finish(self) -> Log {
-        let Self { squeezed, frames, progress, setup, mut found, ranks, above, workers, .. } = self;
+        let Self {
+            squeezed,
+            frames,
+            progress,
+            setup,
+            restated,
+            mut found,
+            ranks,
+            above,
+            workers,
+            ..
+        } = self;
         squeezed.finish(|passage| found.search(passage));
         let Matches { messages, shapes, notes, clues } = found;
-        let mut message = failure(&messages);
+        let mut message = failure(&messages).or_else(|| described(&setup));
+        let is_restated = message.as_mut().is_some_and(|message| {
+            let is_restated = restated.complete(message);
+            let is_exact = matches!(message.wording, Wording::Torch1 | Wording::Torch2);
+            drop_contradictions(message, is_exact);
+            // The labels are those of PyTorch's messages about a card.
+            if is_restated && message.memory == MemoryKind::Unknown {
+                message.memory = MemoryKind::GpuMemory;
+            }
+            is_restated
+        });
         let at = message.as_ref().map_or(Offset::MAX, |m| m.at);
         let rank = ranks.iter().rev().find(|(start, _)| *start <= at).and_then(|(_, rank)| *rank);
+        let other_error = frames.last_error();
         let frames = frames.around(at, rank);
         let line_before =
             above.into_iter().rev().find(|(start, _)| *start <= at).map(|(_, line)| line);
@@ -218,12 +258,14 @@ impl LogBuilder {
             has_harmless_triton_error,
             shape,
             frames,
+            other_error,
             line_before,
             progress,
             notes,
             workers,
             clues,
             setup,
+            is_restated,
             snapshot: None,
         }
     }
@@ -256,6 +298,11 @@ impl Matches {
             self.messages.remove(index.unwrap_or(0));
         }
     }
+}
+
+/// Memory that grows, described by a user without any message.
+fn described(setup: &Setup) -> Option<Message> {
+    setup.situation.grows.map(|memory| Message::new(0, Wording::Grows, memory))
 }
 
 /// The message of the failure, with the exact numbers of the line before it.

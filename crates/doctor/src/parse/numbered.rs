@@ -17,7 +17,7 @@ type MessageReader = fn(&Occurrence<'_>) -> Option<Message>;
 
 /// The phrases of messages with numbers, without white space.
 static PHRASES: LazyLock<Phrases<MessageReader>> = LazyLock::new(|| {
-    let phrases: [(&str, MessageReader); 25] = [
+    let phrases: [(&str, MessageReader); 26] = [
         ("triedtoallocate", tried),
         ("memoryallocationfailedwithoomondevice", |place| Some(exact(place))),
         ("resource_exhausted:", exhausted),
@@ -31,6 +31,7 @@ static PHRASES: LazyLock<Phrases<MessageReader>> = LazyLock::new(|| {
         ("failedtoallocatememoryforrequestedbufferofsize", |place| Some(onnx_runtime(place))),
         ("outofresource:", |place| Some(triton(place))),
         ("unabletoallocate", numpy),
+        ("outofmemorytoallocate", cupy),
         ("wouldexceedallowedmemory", |place| Some(would_exceed(place))),
         ("cudamallocfailed:outofmemory", |place| Some(ggml(place))),
         ("devicememoryallocationofsize", ggml_bytes),
@@ -317,6 +318,14 @@ fn numpy(place: &Occurrence<'_>) -> Option<Message> {
     let mut message = Message::new(place.at, Wording::HostOther, MemoryKind::HostMemory);
     message.requested = Some(size);
     rest.starts_with("foranarray").then_some(message)
+}
+
+/// `CuPy`: `out of memory to allocate 200000000000 bytes (total 200000004096 bytes)`.
+fn cupy(place: &Occurrence<'_>) -> Option<Message> {
+    let bytes = leading_number(place.after)?;
+    let mut message = Message::new(place.at, Wording::NoNumbers, MemoryKind::GpuMemory);
+    message.requested = Some(PrintedSize::exact(bytes));
+    Some(message)
 }
 
 fn triton(place: &Occurrence<'_>) -> Message {

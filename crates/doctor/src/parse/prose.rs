@@ -183,20 +183,85 @@ fn noun(text: &str) -> Option<MemoryKind> {
     }
     match () {
         () if rest.starts_with("vram") => Some(MemoryKind::GpuMemory),
+        () if rest.starts_with("ram") => Some(MemoryKind::HostMemory),
         () if rest.starts_with("memory") => Some(memory),
         () => None,
     }
 }
 
 /// Verbs of growth, without their endings.
-const GROWTH: [&str; 7] = ["increas", "grow", "climb", "creep", "accumulat", "rising", "rises"];
+const GROWTH: [&str; 10] = [
+    "increas",
+    "grow",
+    "climb",
+    "creep",
+    "accumulat",
+    "rising",
+    "rises",
+    "gradually",
+    "goes-up",
+    "more-and-more",
+];
 
-/// A user's description of memory use that grows: `GPU memory keeps increasing`. The noun comes
-/// first: `increase the memory` is advice.
-pub(super) fn grows(lower: &str) -> bool {
-    let nouns = ["memory", "vram", "consumption", "memory-usage"];
-    if lower.contains("memory leak") || lower.contains("leaks memory") {
-        return true;
+/// The trouble that growth ends in. Without it, growth may be normal.
+const ENDINGS: [&str; 26] = [
+    "leak",
+    "crash",
+    "error",
+    "full",
+    "oom",
+    "out of",
+    "exhaust",
+    "kill",
+    "until",
+    "keeps",
+    "keep ",
+    "continu",
+    "constantly",
+    "steadily",
+    "explod",
+    "爆",
+    "占完",
+    "占满",
+    "报错",
+    "卡死",
+    "泄",
+    "越来越",
+    "一直",
+    "リーク",
+    "落ち",
+    "leck",
+];
+
+/// A user's description of memory use that grows: `GPU memory keeps increasing`, and which memory.
+/// The noun comes first: `increase the memory` is advice.
+pub(super) fn grows(lower: &str) -> Option<MemoryKind> {
+    let nouns = ["memory", "vram", "ram", "consumption", "memory-usage"];
+    let of = |before: &[&str], noun: &str| {
+        let is_host = |w: &&str| matches!(*w, "cpu" | "host" | "system" | "main" | "ram");
+        match () {
+            () if noun == "ram" || before.iter().any(|w| is_host(w)) => MemoryKind::HostMemory,
+            () if noun == "vram"
+                || before.iter().any(|w| matches!(*w, "gpu" | "cuda" | "video")) =>
+            {
+                MemoryKind::GpuMemory
+            }
+            () => MemoryKind::Unknown,
+        }
+    };
+    let joined;
+    let lower = if lower.contains("goes up")
+        || lower.contains("more and more")
+        || lower.contains("going up")
+    {
+        let text = lower.replace("more and more", "more-and-more").replace("going up", "goes-up");
+        joined = text.replace("goes up", "goes-up");
+        joined.as_str()
+    } else {
+        lower
+    };
+    if ENDINGS.iter().all(|word| !lower.contains(word)) {
+        return None;
     }
     if !nouns.iter().any(|noun| lower.contains(noun)) {
         return grows_in_other_languages(lower);
@@ -209,32 +274,54 @@ pub(super) fn grows(lower: &str) -> bool {
     let is_growth = |word: &str| {
         !word.starts_with("growth") && GROWTH.iter().any(|verb| word.starts_with(verb))
     };
-    let has_verb = |at: usize| words[at + 1..].iter().take(5).any(|word| is_growth(word));
-    let is_increase_of = |at: usize| {
+    for (at, word) in words.iter().enumerate() {
+        if !nouns.contains(word) {
+            continue;
+        }
+        let near = &words[at.saturating_sub(3)..at];
+        let next = words.get(at + 1).copied().unwrap_or_default();
+        if *word == "memory" && next.starts_with("leak") {
+            return Some(of(near, word));
+        }
+        let has_verb = words[at + 1..].iter().take(5).any(|word| is_growth(word));
+        // `becomes gradually more` may follow a figure.
+        let turns = words[at + 1..].iter().take(16).any(|word| *word == "gradually");
         let before = &words[at.saturating_sub(4)..at];
-        before.windows(2).any(|pair| is_growth(pair[0]) && pair[1] == "of")
-    };
-    words
-        .iter()
-        .enumerate()
-        .filter(|(_, word)| nouns.contains(word))
-        .any(|(at, _)| has_verb(at) || is_increase_of(at))
-        || grows_in_other_languages(lower)
+        let is_increase_of = before.windows(2).any(|pair| is_growth(pair[0]) && pair[1] == "of");
+        // `out of memory as the cache grows`
+        if before.last() == Some(&"of") && !is_increase_of {
+            continue;
+        }
+        if has_verb
+            || turns
+            || is_increase_of
+            || (at > 0 && words[at - 1] == "leaks")
+            || before.contains(&"more-and-more")
+        {
+            return Some(of(near, word));
+        }
+    }
+    grows_in_other_languages(lower)
 }
 
-fn grows_in_other_languages(lower: &str) -> bool {
-    let pairs: [(&str, &[&str]); 5] = [
-        ("显存", &["增", "涨", "上升", "越来越", "泄"]),
-        ("内存", &["增", "涨", "上升", "越来越", "泄"]),
-        ("メモリ", &["増え", "増加", "リーク"]),
-        ("speicher", &["wächst", "steigt", "leck"]),
-        ("speicherverbrauch", &["zunimmt", "nimmt zu"]),
+fn grows_in_other_languages(lower: &str) -> Option<MemoryKind> {
+    let pairs: [(&str, MemoryKind, &[&str]); 6] = [
+        ("显存", MemoryKind::GpuMemory, &["增", "涨", "上升", "越来越", "泄"]),
+        ("内存", MemoryKind::Unknown, &["增", "涨", "上升", "越来越", "泄"]),
+        ("vram", MemoryKind::GpuMemory, &["増え", "増加", "リーク"]),
+        ("メモリ", MemoryKind::Unknown, &["増え", "増加", "リーク"]),
+        ("speicher", MemoryKind::Unknown, &["wächst", "steigt", "leck"]),
+        ("speicherverbrauch", MemoryKind::Unknown, &["zunimmt", "nimmt zu"]),
     ];
-    pairs.iter().any(|(noun, verbs)| {
-        lower.match_indices(noun).any(|(at, _)| {
+    pairs.iter().find_map(|(noun, memory, verbs)| {
+        let is_near = lower.match_indices(noun).any(|(at, _)| {
             let after: String = lower[at + noun.len()..].chars().take(14).collect();
             verbs.iter().any(|verb| after.contains(verb))
-        })
+        });
+        // `服务器的内存` is the machine's.
+        let is_host = *noun == "内存"
+            && ["服务器", "机器", "系统", "主机", "cpu"].iter().any(|w| lower.contains(w));
+        is_near.then_some(if is_host { MemoryKind::HostMemory } else { *memory })
     })
 }
 

@@ -2,7 +2,10 @@
 
 use fitgpt_model::published::{self, Published};
 
-use super::{prose, size::PrintedSize};
+use super::{
+    command::QuotedCommand, hardware::CardNames, method::Method, situation::Situation,
+    size::PrintedSize,
+};
 
 /// The settings; the last value wins unless noted otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,8 +32,18 @@ pub struct Setup {
     pub(crate) world: Option<u64>,
     /// PyTorch's version: major and minor.
     pub(crate) torch: Option<[u32; 2]>,
-    /// Whether the user describes that memory use grows.
-    pub(crate) grows: bool,
+    /// What the user says about the failure.
+    pub(crate) situation: Situation,
+    /// Cards that the text names.
+    pub(crate) cards: CardNames,
+    /// How the model is trained.
+    pub(crate) method: Method,
+    /// The command line that the user quotes.
+    pub(crate) command: QuotedCommand,
+    /// Rows of the embedding, if the log prints it.
+    pub(crate) vocab: Option<u64>,
+    /// Layers, if the log prints them.
+    pub(crate) layers: Option<u64>,
     /// How many steps or epochs ran before the failure, if the user says so.
     pub(crate) fails_after: Option<u64>,
     /// Fraction of the card that a server was configured to use, in thousandths.
@@ -132,7 +145,12 @@ const FAMILIES: [&str; 18] = [
 type Field = fn(&mut Setup) -> &mut Option<u64>;
 
 /// Keys of all stacks, in lower case.
-const KEYS: [(&str, Field); 33] = [
+const KEYS: [(&str, Field); 38] = [
+    ("vocab_size", |s| &mut s.vocab),
+    ("vocab size", |s| &mut s.vocab),
+    ("padded vocab size", |s| &mut s.vocab),
+    ("num_layers", |s| &mut s.layers),
+    ("device-batch-size", |s| &mut s.batch),
     ("nproc_per_node", |s| &mut s.world),
     ("nproc-per-node", |s| &mut s.world),
     ("num_gpus", |s| &mut s.world),
@@ -169,16 +187,19 @@ const KEYS: [(&str, Field); 33] = [
 ];
 
 impl Setup {
-    pub(super) fn push(&mut self, line: &str) {
-        let lower = line.to_ascii_lowercase();
-        self.names(line, &lower);
-        self.grows |= prose::grows(&lower);
+    /// Reads a line; `lower` is the same in lower case.
+    pub(super) fn push(&mut self, line: &str, lower: &str) {
+        self.names(line, lower);
+        self.command.push(line);
+        self.situation.push(lower);
+        self.cards.push(lower);
+        self.method.push(lower);
         let optimizer = OPTIMIZERS.iter().find(|(name, _)| lower.contains(name));
         self.optimizer = optimizer.map(|(_, optimizer)| *optimizer).or(self.optimizer);
         if !lower.bytes().any(|c| c.is_ascii_digit()) {
             return;
         }
-        self.batch_by_seq = batch_by_seq(&lower).or(self.batch_by_seq);
+        self.batch_by_seq = batch_by_seq(lower).or(self.batch_by_seq);
         if let Some([batch, seq]) = self.batch_by_seq
             && self.batch.is_none()
             && self.seq.is_none()
@@ -195,11 +216,11 @@ impl Setup {
                 }
             }
         }
-        self.fails_after = fails_after(&lower).or(self.fails_after);
-        self.parameters_of(&lower);
-        self.versions(&lower);
-        self.server(&lower);
-        self.tables(line, &lower);
+        self.fails_after = fails_after(lower).or(self.fails_after);
+        self.parameters_of(lower);
+        self.versions(lower);
+        self.server(lower);
+        self.tables(line, lower);
     }
 
     /// The model that is named most often; of equals the first.
@@ -476,7 +497,7 @@ mod tests {
 
     fn read(text: &str) -> Setup {
         let mut setup = Setup::default();
-        text.lines().for_each(|line| setup.push(line.trim()));
+        text.lines().for_each(|line| setup.push(line.trim(), &line.trim().to_lowercase()));
         setup
     }
 

@@ -1,11 +1,16 @@
 //! The commands, flags and lines of code of the playbook.
 
-use super::{Remedy, stack::Stack};
+use super::{Invocation, Remedy, stack::Stack};
 use crate::{parse::Clue, reason::Analysis};
 
 /// The commands or code that apply `remedy` on `stack`, best first; empty if the sentence is enough.
 #[expect(clippy::too_many_lines, reason = "a table: the commands for every remedy and stack")]
-pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<String> {
+pub(super) fn of(
+    remedy: Remedy,
+    stack: Stack,
+    analysis: &Analysis<'_>,
+    invocation: &Invocation<'_>,
+) -> Vec<String> {
     use Remedy as R;
     use Stack as S;
     let setup = &analysis.log.setup;
@@ -15,6 +20,9 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
     let seq = setup.seq.map_or(1024, |seq| (seq / 2).max(64));
     let eval = setup.eval_batch.map_or(1, |batch| (batch / 4).max(1));
     let one = |text: &str| vec![text.to_owned()];
+    // nanoGPT's patches, and its script with the user's config.
+    let train = || invocation.train(&[], &[]);
+    let patched = |name: &str| vec![format!("fitgpt patch . --apply --only {name} && {}", train())];
     match (remedy, stack) {
         (R::SmallerMicroBatch, S::Jax | S::Paddle)
         | (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui | S::OtherServer)
@@ -35,7 +43,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
             "outputs.append(output.detach().cpu())".to_owned(),
         ],
         (R::SmallerMicroBatch, S::NanoGpt) => {
-            one("fitgpt fit config/train_gpt2.py --engine torch --gpu \"YOUR CARD\"")
+            vec![format!("fitgpt fit {}", invocation.target())]
         }
         (R::SmallerMicroBatch, S::HfTrainer) => {
             vec![format!("--per_device_train_batch_size {batch} --gradient_accumulation_steps {accumulation}")]
@@ -56,7 +64,9 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::SmallerMicroBatch, _) => {
             vec![format!("DataLoader(dataset, batch_size={batch}, ...)  # and (loss / {accumulation}).backward() in {accumulation} passes before optimizer.step()")]
         }
-        (R::GradientCheckpointing, S::NanoGpt) => one("fitgpt patch . --apply --only checkpoint-blocks"),
+        (R::GradientCheckpointing, S::NanoGpt) => {
+            vec![format!("fitgpt patch . --apply --only checkpoint-blocks && {} --grad_checkpoint=True", train())]
+        }
         (R::GradientCheckpointing, S::HfTrainer) => one("--gradient_checkpointing True"),
         (R::GradientCheckpointing, S::Diffusers) => one("unet.enable_gradient_checkpointing()"),
         (R::GradientCheckpointing, _) => {
@@ -92,19 +102,21 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         }
         (R::Fsdp, S::HfTrainer) => one("torchrun --nproc_per_node 4 train.py --fsdp \"full_shard auto_wrap\""),
         (R::Fsdp, _) => one("torch.distributed.fsdp.fully_shard(model)"),
-        (R::LossAlone, _) => one("fitgpt patch . --apply --only loss-alone"),
-        (R::ChunkedLoss, S::NanoGpt) => one("fitgpt patch . --apply --only chunked-loss"),
+        (R::LossAlone, _) => patched("loss-alone"),
+        (R::ChunkedLoss, S::NanoGpt) => {
+            vec![format!("fitgpt patch . --apply --only chunked-loss && {} --loss_chunk_rows=512", train())]
+        }
         (R::ChunkedLoss, S::HfTrainer) => one("pip install liger-kernel && ... --use_liger_kernel True"),
         (R::ChunkedLoss, _) => one("cut_cross_entropy.linear_cross_entropy(hidden, lm_head.weight, labels, shift=1)"),
-        (R::DropLogits, S::NanoGpt) => one("fitgpt patch . --apply --only drop-stale-logits"),
+        (R::DropLogits, S::NanoGpt) => patched("drop-stale-logits"),
         (R::DropLogits, _) => one("loss = model(X, Y)[1]"),
         (R::FusedAttention, S::SdWebui) => one("set COMMANDLINE_ARGS=--opt-sdp-attention"),
         (R::FusedAttention, S::Diffusers) => one("pipe.enable_attention_slicing()"),
         (R::FusedAttention, S::ComfyUi) => one("python main.py --use-pytorch-cross-attention"),
-        (R::FusedAttention, S::NanoGpt) => one("pip install --upgrade torch"),
+        (R::FusedAttention, S::NanoGpt) => vec![format!("pip install --upgrade torch && {}", train())],
         (R::FusedAttention, _) => one("AutoModelForCausalLM.from_pretrained(name, attn_implementation=\"sdpa\")"),
         (R::EvalBatch, S::NanoGpt) => {
-            one("fitgpt patch . --apply --only eval-batch-size && python train.py --eval_batch_size=4")
+            vec![format!("fitgpt patch . --apply --only eval-batch-size && {} --eval_batch_size=4", train())]
         }
         (R::EvalBatch, S::HfTrainer) => vec![format!("--per_device_eval_batch_size {eval}")],
         (R::EvalBatch, _) => one("DataLoader(validation, batch_size=1)"),
@@ -160,6 +172,12 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::CpuOffload, _) => one("pipe.enable_model_cpu_offload()"),
         (R::FreeTheCard, _) => free_the_card(analysis),
         (R::OneRankPerCard, _) => one("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
+        (R::ExpandableSegments, S::NanoGpt) => {
+            vec![format!("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True {}", train())]
+        }
+        (R::FindTheShape | R::LaunchBlocking, S::NanoGpt) => {
+            vec![format!("CUDA_LAUNCH_BLOCKING=1 {}", train())]
+        }
         (R::ExpandableSegments, _) => one("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"),
         (R::XlaPreallocate, _) => one("XLA_PYTHON_CLIENT_PREALLOCATE=false python main.py"),
         (R::TfMemoryGrowth, _) => one("TF_FORCE_GPU_ALLOW_GROWTH=true python train.py"),
@@ -174,6 +192,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::ShmSize, _) => one("docker run --shm-size=8g ..."),
         (R::PagingFile, _) => one("SystemPropertiesPerformance.exe"),
         (R::FindTheShape | R::LaunchBlocking, _) => one("CUDA_LAUNCH_BLOCKING=1 python train.py"),
+        (R::NcclDebug, _) => one("NCCL_DEBUG=INFO torchrun --nproc_per_node 2 train.py"),
         (R::LoadInMainProcess, _) => one("DataLoader(dataset, num_workers=0)"),
         (R::CheckIds, _) => one("assert 0 <= ids.min() and ids.max() < model.config.vocab_size"),
         (R::RecordSnapshot, _) => vec![
@@ -186,8 +205,8 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         ),
         (R::TrtWorkspace, _) => one("trtexec --onnx=MODEL.onnx --fp16 --memPoolSize=workspace:1024"),
         (R::SmallerTiles, _) => one("pip install --upgrade torch triton"),
-        (R::FixConfig, _) => one("fitgpt plan config/train_gpt2.py"),
-        (R::LeaveMemoryForCompiler, S::NanoGpt) => one("python train.py --compile=False"),
+        (R::FixConfig, _) => vec![format!("fitgpt plan {}", invocation.target())],
+        (R::LeaveMemoryForCompiler, S::NanoGpt) => vec![format!("{} --compile=False", train())],
         (
             R::SmallerInput
             | R::SmallerModel

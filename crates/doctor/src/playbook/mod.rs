@@ -5,12 +5,15 @@
 //! `crates/doctor/tests/reports.rs`, `crates/doctor/src/rules/tests.rs`.
 
 mod stack;
+mod invocation;
 mod commands;
+mod steps;
 
 use self::stack::Stack;
+pub(crate) use self::{invocation::Invocation, steps::steps};
 use crate::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure},
-    diagnosis::{Advice, DoNext, Finding, Fix},
+    diagnosis::{Advice, DoNext, Finding, Step},
     facts::{Certainty, Domain, MemoryKind, PhaseName},
     parse::{Clue, LoggedOptimizer, Wording},
     reason::{Analysis, TrainingRun},
@@ -25,6 +28,7 @@ pub(crate) fn advice(
     analysis: &Analysis<'_>,
     kind: MemoryKind,
     findings: &[Finding],
+    invocation: &Invocation<'_>,
 ) -> Vec<Advice> {
     if kind == MemoryKind::None && findings.is_empty() {
         return Vec::new();
@@ -42,14 +46,21 @@ pub(crate) fn advice(
         list.insert(0, Remedy::LossAlone);
     }
     let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
-    let is_open = is_torch(stack)
-        && match kind {
-            MemoryKind::GpuMemory => !findings.iter().any(is_sure),
-            kind => kind == MemoryKind::Unknown,
-        };
-    if is_open && analysis.log.snapshot.is_none() {
-        list.truncate(MOST - 1);
-        list.push(Remedy::RecordSnapshot);
+    let is_open = match kind {
+        MemoryKind::GpuMemory | MemoryKind::Unknown => !findings.iter().any(is_sure),
+        _ => false,
+    };
+    if is_open {
+        // What finds out comes first; then what is safe whatever the cause is.
+        let mut open = safe(analysis, stack);
+        // Nobody edits the source of a user interface.
+        let can_record = is_torch(stack)
+            && !matches!(stack, Stack::ComfyUi | Stack::SdWebui | Stack::TextGenWebui);
+        if analysis.log.snapshot.is_none() && can_record {
+            open.insert(0, Remedy::RecordSnapshot);
+        }
+        let at = list.len().min(2);
+        list.splice(at..at, open);
     }
     // Skip what the run already does, unless nothing else is left.
     let clues = analysis.log.clues;
@@ -73,7 +84,7 @@ pub(crate) fn advice(
         is_new
     });
     list.truncate(MOST);
-    let of = |id| Advice { id, commands: commands::of(id, stack, analysis) };
+    let of = |id| Advice { id, commands: commands::of(id, stack, analysis, invocation) };
     list.into_iter().map(of).collect()
 }
 
@@ -108,17 +119,12 @@ pub(crate) fn do_next(
     analysis: &Analysis<'_>,
     kind: MemoryKind,
     findings: &[Finding],
-    advice: &[Advice],
-    fixes: &[Fix],
+    steps: &[Step],
 ) -> DoNext {
-    if kind == MemoryKind::None && advice.is_empty() {
+    if kind == MemoryKind::None && steps.is_empty() {
         return DoNext::default();
     }
-    let fix = fixes.iter().find(|fix| fix.fits).map(|fix| fix.command.clone());
-    let first = advice.iter().find_map(|advice| advice.commands.first().cloned());
-    let is_foreign =
-        findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::ForeignMemory { .. }));
-    let command = if is_foreign { first } else { fix.or(first) };
+    let command = steps.first().and_then(|step| step.command.clone());
     let mut question = question(analysis, kind, findings);
     if command.is_none() && question.is_none() {
         question = Some(Question::WhichProgram);
@@ -180,6 +186,7 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         Cause::HostMemory { sign, .. } => match sign {
             HostSign::WorkerKilled => vec![R::FewerWorkers, R::MoreRam, R::LoadInMainProcess],
             HostSign::PageLocked => vec![R::MoreRam, R::ZeroOffload],
+            HostSign::Grows => vec![R::KeepNumbers, R::FewerWorkers, R::MoreRam],
             HostSign::HostAllocator if clues.has(Clue::Windows) => vec![R::PagingFile, R::MoreRam],
             _ if analysis.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
             _ if analysis.phase.name == PhaseName::Prepare => vec![R::StreamData, R::MoreRam],
@@ -191,10 +198,12 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         Cause::PagingFile {} => vec![R::PagingFile, R::FewerWorkers],
         Cause::DevShm {} => vec![R::ShmSize, R::FewerWorkers],
         Cause::SharedMemory { .. } => vec![R::SmallerTiles],
-        Cause::NotMemory { failure: OtherFailure::Watchdog } => {
+        Cause::NotMemory { failure: OtherFailure::Communicator, .. } => vec![R::NcclDebug],
+        Cause::NotMemory { failure: OtherFailure::Exception, .. } => Vec::new(),
+        Cause::NotMemory { failure: OtherFailure::Watchdog, .. } => {
             vec![R::SmallerMicroBatch, R::ShorterSequences]
         }
-        Cause::NotMemory { failure: OtherFailure::WorkerCrashed } => vec![R::LoadInMainProcess],
+        Cause::NotMemory { failure: OtherFailure::WorkerCrashed, .. } => vec![R::LoadInMainProcess],
         Cause::NotMemory { .. } | Cause::DeviceSideError { is_shown: true } => {
             vec![R::LaunchBlocking, R::CheckIds]
         }
@@ -333,9 +342,10 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
             _ => vec![R::SmallerMicroBatch, R::EightBitAdam],
         },
         Cause::BatchTooLarge { .. } => pass(analysis, stack),
-        Cause::WeightShaped { .. } | Cause::NoShapeInRequest { .. } | Cause::NoMatch { .. } => {
-            Vec::new()
-        }
+        Cause::WeightShaped { .. }
+        | Cause::Undecided { .. }
+        | Cause::NoShapeInRequest { .. }
+        | Cause::NoMatch { .. } => Vec::new(),
     }
 }
 
@@ -359,6 +369,27 @@ fn unified(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
     let is_torch = analysis.log.message.as_ref().is_some_and(|m| m.wording == Wording::Mps);
     list.extend(is_torch.then_some(R::MpsWatermark));
     list
+}
+
+/// Steps that do no harm whatever the cause is.
+fn safe(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
+    use Remedy as R;
+    match analysis.phase.name {
+        PhaseName::Save => vec![R::FullStateOffload, R::ShardedStateDict],
+        PhaseName::Resume => vec![R::LoadToCpu],
+        PhaseName::Load if !analysis.trains() => {
+            vec![R::FreeTheCard, R::QuantizeWeights, R::DeviceMap]
+        }
+        PhaseName::Load => vec![R::FreeTheCard, R::QuantizeWeights],
+        _ => {
+            let mut list = pass(analysis, stack);
+            // Numbers that account for the card rule other processes out.
+            if analysis.facts.foreign.is_none() && analysis.facts.allocated.is_none() {
+                list.insert(list.len().min(3), R::FreeTheCard);
+            }
+            list
+        }
+    }
 }
 
 /// Remedies that make one pass smaller.
@@ -388,7 +419,10 @@ fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
                 R::HalfPrecision,
             ];
         }
-        Stack::ComfyUi | Stack::SdWebui | Stack::Diffusers if !analysis.trains() => {
+        Stack::Diffusers if !analysis.trains() => {
+            return vec![R::TiledVae, R::CpuOffload, R::SmallerImage, R::LowVram];
+        }
+        Stack::ComfyUi | Stack::SdWebui if !analysis.trains() => {
             return vec![R::TiledVae, R::SmallerImage, R::LowVram, R::CpuOffload];
         }
         _ => {}

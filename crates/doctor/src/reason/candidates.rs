@@ -35,9 +35,13 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// A shape that the log prints, if its run is unknown. Square images have the form of attention
     /// scores, so a shape of another kind of model is not named.
-    pub(super) fn printed(shape: &PrintedShape, domain: Domain) -> Self {
+    pub(super) fn printed(log: &Log, shape: &PrintedShape, domain: Domain) -> Self {
         let is_text = domain != Domain::OtherTraining && domain != Domain::Serving;
-        let is_vocab = |axis: u64| [GPT2_VOCAB, PADDED_VOCAB].map(u64::from).contains(&axis);
+        let is_vocab = |axis: u64| {
+            [GPT2_VOCAB, PADDED_VOCAB].map(u64::from).contains(&axis)
+                || is_text && log.setup.vocab == Some(axis)
+                || log.setup.model().is_some_and(|model| u64::from(model.vocab) == axis)
+        };
         let (name, role) = match shape.axes.as_slice() {
             [.., last] if is_vocab(*last) => (TensorName::Logits, Role::Logits),
             [_, _, rows, columns] if is_text && rows == columns => {

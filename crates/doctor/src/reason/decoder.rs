@@ -49,7 +49,9 @@ impl Decoder {
     /// The model that the log names. A printed number of parameters is more reliable than a name.
     pub(crate) fn find(log: &Log) -> Option<Self> {
         let named = log.setup.model().map(Self::from);
-        let Some(parameters) = log.setup.parameters else { return named };
+        let Some(parameters) = log.setup.parameters else {
+            return named.or_else(|| log.setup.method.size().map(Self::of_millions));
+        };
         match named {
             Some(model)
                 if parameters.abs_diff(model.parameters).saturating_mul(10) < model.parameters =>
@@ -69,6 +71,13 @@ impl Decoder {
                 keys: 0,
             }),
         }
+    }
+
+    /// A model of which only the size is known: "a 7B model".
+    fn of_millions(millions: u64) -> Self {
+        let name = format!("a {}B model", millions as f64 / 1000.0);
+        let parameters = millions.saturating_mul(1_000_000);
+        Self { name, parameters, width: 0, ffn: 0, vocab: 0, layers: 0, queries: 0, keys: 0 }
     }
 
     /// Its tensors that match the request: logits and weights.

@@ -17,7 +17,7 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
     let process = message.process.or_else(|| own_process(message));
     MemoryFacts {
         requested: message.requested,
-        total,
+        total: total.or_else(|| named_card(log)),
         free: message.free,
         allocated: message.allocated.or(held),
         reserved: message.reserved.or(taken),
@@ -26,6 +26,13 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
         unallocated: message.unallocated,
         allowed: message.allowed,
     }
+}
+
+/// The memory of the card that the text names. It is not exact: cards of one name differ, and part
+/// of the memory may be reserved.
+fn named_card(log: &Log) -> Option<PrintedSize> {
+    let total = log.setup.cards.only()?.total_bytes().get();
+    Some(PrintedSize { bytes: total, low: total - total / 50, high: total + total / 50 })
 }
 
 /// In a container a process does not know its own id, and the message lists it like any other. It

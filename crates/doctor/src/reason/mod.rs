@@ -12,6 +12,7 @@ mod infer;
 mod run;
 mod candidates;
 mod next;
+mod budget;
 mod phase;
 mod state;
 pub(crate) mod trace;
@@ -31,6 +32,7 @@ pub(crate) use self::{
     run::{ConfigOrigin, TrainingRun},
 };
 use crate::{
+    budget::Budget,
     diagnosis::{Account, MemoryFacts},
     facts::{
         AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryKind, PhaseName,
@@ -58,6 +60,10 @@ pub(crate) struct Analysis<'a> {
     pub(crate) run: Option<TrainingRun>,
     /// The model that the log names, in any stack.
     pub(crate) decoder: Option<Decoder>,
+    /// Its state on this card.
+    pub(crate) budget: Option<Budget>,
+    /// Whether the traceback shows the phase.
+    pub(crate) is_phase_traced: bool,
     /// The planned peak of the assumed run, if the log shows clearly more, so that the assumption
     /// is wrong.
     pub(crate) refuted_bytes: Option<u64>,
@@ -84,7 +90,7 @@ impl<'a> Analysis<'a> {
         if refuted_bytes.is_some() {
             run = None;
         }
-        let by_frames = phase::by_frames(log);
+        let by_frames = phase::by_frames(log).or_else(|| phase::by_innermost(log, domain));
         let by_lines = phase::by_lines(log, run.as_ref());
         let has_shape = facts.requested.is_some_and(infer::carries_shape);
         let mut candidates = Vec::new();
@@ -100,7 +106,7 @@ impl<'a> Analysis<'a> {
         if run.is_none()
             && let Some(shape) = &log.shape
         {
-            candidates.push(Candidate::printed(shape, domain));
+            candidates.push(Candidate::printed(log, shape, domain));
         }
         candidates::rank(&mut candidates, phase);
         if let Some(supposing) = run.as_ref().and_then(TrainingRun::supposition) {
@@ -114,7 +120,13 @@ impl<'a> Analysis<'a> {
             supposed = infer::suppose(log, facts.requested);
         }
         let decoder = decoder.or_else(|| Decoder::find(log));
+        let budget = match &run {
+            Some(_) => None, // its programs say more
+            None => budget::budget(log, facts, domain, decoder.as_ref()),
+        };
         Self {
+            budget,
+            is_phase_traced: by_frames.is_some(),
             log,
             facts: *facts,
             domain,

@@ -65,8 +65,18 @@ pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
     }
 }
 
+/// A layer's forward pass whose callers were cut off: training, if the program trains.
+pub(super) fn by_innermost(log: &Log, domain: Domain) -> Option<FailurePhase> {
+    let trains = matches!(domain, Domain::DecoderTraining | Domain::OtherTraining);
+    let last = log.frames.last()?;
+    let is_layer = last.file.replace('\\', "/").contains("torch/nn/") || is_forward(last);
+    (trains && is_layer)
+        .then_some(FailurePhase { name: PhaseName::TrainForward, certainty: Certainty::Likely })
+}
+
 /// Calls that put a model on the card in other scripts than nanoGPT.
-const LOADS: [&str; 9] = [
+const LOADS: [&str; 10] = [
+    "get_peft_model(",
     "from_pretrained(",
     "_move_model_to_device",
     "patch_weight_to_device",
@@ -82,7 +92,9 @@ const LOADS: [&str; 9] = [
 const LOOPS: [&str; 4] = ["evaluation_loop", "prediction_loop", "prediction_step", "evaluate"];
 
 /// Set-up calls of engines and communicators.
-const STARTS: [&str; 15] = [
+const STARTS: [&str; 17] = [
+    "accelerator.prepare(",
+    "prepare_model(",
     "deepspeed.initialize(",
     "_configure_optimizer(",
     "_configure_zero_optimizer(",
@@ -190,12 +202,18 @@ impl<'a> Trace<'a> {
         let is_save = |frame: &Frame, text: &str| {
             let name = frame.function.to_ascii_lowercase();
             (name.starts_with("save") || name.contains("_save_") || name.ends_with("_save"))
-                && !["load", "and_save"].iter().any(|word| name.contains(word))
+                && !["load", "and_save", "evaluat", "_maybe_"]
+                    .iter()
+                    .any(|word| name.contains(word))
                 || has(
                     text,
                     &["torch.save(", "save_pretrained(", "save_checkpoint(", "save_model("],
                 )
         };
+        // FSDP gathers whole parameters for a state dict.
+        if self.is_in(&["fsdp/_state_dict_utils.py", "fsdp/_unshard_param_utils.py"]) {
+            return true;
+        }
         let is_deeper = |at: usize| self.last(is_forward_call).is_none_or(|forward| at > forward);
         self.last(is_save).is_some_and(is_deeper)
     }
@@ -308,6 +326,22 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     }
     if clues.has(Clue::Saving) {
         return likely(PhaseName::Save);
+    }
+    let is_training = |name: PhaseName| {
+        matches!(
+            name,
+            PhaseName::Resume
+                | PhaseName::Update
+                | PhaseName::TrainForward
+                | PhaseName::TrainBackward
+                | PhaseName::Save
+        )
+    };
+    let said = log.setup.situation.activity.filter(|name| {
+        *name != PhaseName::Unknown && !(domain == Domain::Serving && is_training(*name))
+    });
+    if let Some(name) = said {
+        return likely(name);
     }
     if clues.has(Clue::WakesUp) {
         return likely(PhaseName::Serve);

@@ -1,8 +1,8 @@
 //! # `batch-too-large`
 //!
 //! ## What it detects
-//! The program's tensors fill the card during a forward or backward pass, and no more specific rule
-//! applies.
+//! A forward or backward pass failed while this process's own tensors filled the card, or the log
+//! prints the shape of the activation that failed. That memory ran out is not enough.
 //!
 //! ## Why it happens
 //! The memory of a pass grows with the batch, the sequence length or image area, and the depth of
@@ -15,23 +15,14 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    facts::{Certainty, Domain, MemoryKind, PhaseName},
-    parse::{Clue, Wording},
+    facts::{Certainty, Domain, PhaseName},
+    parse::Wording,
     reason::Analysis,
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
-    let message = analysis.log.message.as_ref()?;
+    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
     let (facts, setup) = (&analysis.facts, &analysis.log.setup);
-    // A bare "OOM" counts only if the log shows what the program does, or if a card is mentioned.
-    let is_prose = message.wording == Wording::Word && message.memory != MemoryKind::HostMemory;
-    let names_card = message.memory == MemoryKind::GpuMemory || analysis.log.clues.has(Clue::Card);
-    let computes =
-        analysis.trains() || matches!(analysis.domain, Domain::Inference | Domain::Serving);
-    let is_described = is_prose && (computes || names_card);
-    if is_prose && !is_described || !is_prose && !analysis.is_gpu() {
-        return None;
-    }
     let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = Cause::BatchTooLarge {
         allocated_bytes: bytes(facts.allocated),
@@ -49,18 +40,26 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         }
         _ => false,
     };
-    let is_pass = matches!(
-        analysis.phase.name,
-        PhaseName::TrainForward
-            | PhaseName::TrainBackward
-            | PhaseName::Evaluate
-            | PhaseName::Sample
-            | PhaseName::Serve
-    );
+    let is_pass = analysis.is_phase_traced
+        && matches!(
+            analysis.phase.name,
+            PhaseName::TrainForward
+                | PhaseName::TrainBackward
+                | PhaseName::Evaluate
+                | PhaseName::Sample
+                | PhaseName::Serve
+        );
     let is_known = analysis.domain != Domain::Unknown;
     let is_shown = analysis.log.shape.is_some() || message.wording == Wording::TensorFlow;
-    let is_likely =
-        !is_prose && ((is_full && (is_pass || is_known)) || is_shown || (is_pass && is_known));
-    let certainty = if is_likely { Certainty::Likely } else { Certainty::Unknown };
+    // A request of an eighth of the card is one large tensor, whatever the phase.
+    let is_large = match (facts.requested, facts.total) {
+        (Some(requested), Some(total)) => requested.bytes >= total.bytes / 8,
+        _ => false,
+    };
+    let certainty = match () {
+        () if is_shown || is_full && is_pass && is_known => Certainty::Likely,
+        () if is_pass || is_full && (is_large || is_known) => Certainty::Unknown,
+        () => return None,
+    };
     Some(RuleMatch { certainty, is_cause: true, cause })
 }

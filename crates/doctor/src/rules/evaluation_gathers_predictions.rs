@@ -16,7 +16,8 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    facts::Certainty,
+    facts::{Certainty, MemoryKind, PhaseName},
+    parse::Topic,
     reason::{Analysis, trace},
 };
 
@@ -34,8 +35,18 @@ const LINES: [&str; 9] = [
 ];
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
-    let line = trace::line_with(analysis.log, &LINES).filter(|_| analysis.is_gpu())?;
+    let message = analysis.log.message.as_ref()?;
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
-    let cause = Cause::EvaluationGathersPredictions { requested_bytes, line };
-    Some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
+    let of = |line: String, certainty| {
+        let cause = Cause::EvaluationGathersPredictions { requested_bytes, line };
+        Some(RuleMatch { certainty, is_cause: true, cause })
+    };
+    if let Some(line) = trace::line_with(analysis.log, &LINES).filter(|_| analysis.is_gpu()) {
+        return of(line, Certainty::Certain);
+    }
+    // A user says that predictions are collected, or that it works without the metrics.
+    let is_said = analysis.log.setup.situation.topics.contains(&Topic::Predictions)
+        && analysis.phase.name == PhaseName::Evaluate
+        && message.memory != MemoryKind::HostMemory;
+    if is_said { of(String::new(), Certainty::Likely) } else { None }
 }

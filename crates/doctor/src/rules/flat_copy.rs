@@ -15,7 +15,7 @@
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    facts::{Certainty, Domain},
+    facts::{Certainty, Domain, PhaseName},
     parse::Clue,
     reason::{Analysis, trace},
 };
@@ -42,6 +42,10 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         let cause = Cause::FlatCopy { requested_bytes: Some(requested.bytes), elements, model };
         Some(RuleMatch { certainty, is_cause: true, cause })
     };
+    // FSDP gathers the flat parameters of a layer for a pass or for a checkpoint.
+    if analysis.phase.name == PhaseName::Save || trace::holds(analysis.log, &["unshard"]) {
+        return None;
+    }
     let is_large = requested.bytes >= 256 << 20;
     if trace::holds(analysis.log, &CALLS) && is_large {
         return of(None, Certainty::Certain);

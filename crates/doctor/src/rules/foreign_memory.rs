@@ -53,6 +53,15 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
             cause: cause(None),
         });
     }
+    // Without any number of the allocator, `nvidia-smi` shows a card that is full; whose memory it
+    // is, it shows only if it lists the processes.
+    if let (None, Some([used, total])) = (facts.requested, analysis.log.setup.smi)
+        && message.wording == Wording::NoNumbers
+        && used > total - total / 10
+    {
+        let certainty = Certainty::Unknown;
+        return Some(RuleMatch { certainty, is_cause: true, cause: cause(None) });
+    }
     let foreign = facts.foreign.filter(|size| size.bytes >= NEGLIGIBLE)?;
     let (free, requested) = (facts.free?, facts.requested?);
     // If enough memory was free, other processes are not the cause.

@@ -31,6 +31,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         Wording::PagingFile | Wording::DevShm | Wording::BusError => return None,
         Wording::PageLocked => (HostSign::PageLocked, Certainty::Certain),
         // It may have crashed for any reason.
+        Wording::Grows => (HostSign::Grows, Certainty::Likely),
         Wording::WorkerDied => (HostSign::WorkerKilled, Certainty::Unknown),
         Wording::Word => (HostSign::Other, Certainty::Likely),
         Wording::Killed if in_loader => (HostSign::WorkerKilled, Certainty::Likely),

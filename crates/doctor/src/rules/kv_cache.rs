@@ -16,7 +16,7 @@ use super::RuleMatch;
 use crate::{
     cause::Cause,
     facts::{Certainty, Domain},
-    parse::Wording,
+    parse::{Topic, Wording},
     reason::{Analysis, trace},
 };
 
@@ -46,8 +46,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         // A message with the free memory is about the reservation.
         return if message.free.is_some() { None } else { of(Certainty::Certain) };
     }
-    let is_cache = trace::line_with(analysis.log, &LINES).is_some();
-    if is_cache && matches!(analysis.domain, Domain::Inference | Domain::Serving) {
+    let is_said = analysis.log.setup.situation.topics.contains(&Topic::Cache);
+    let is_cache = is_said || trace::line_with(analysis.log, &LINES).is_some();
+    let runs = matches!(analysis.domain, Domain::Inference | Domain::Serving)
+        || is_said && analysis.domain == Domain::Unknown;
+    if is_cache && runs {
         return of(Certainty::Likely);
     }
     // llama.cpp has allocated weights and cache, and its compute buffer does not fit.

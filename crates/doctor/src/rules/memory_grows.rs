@@ -27,14 +27,16 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     if !matches!(message.memory, MemoryKind::GpuMemory | MemoryKind::Unknown) {
         return None;
     }
+    let growth = analysis.log.setup.situation.grows;
+    let grows = growth.is_some_and(|memory| memory != MemoryKind::HostMemory);
     let (clues, setup) = (analysis.log.clues, &analysis.log.setup);
     // Growth ends at a small request. A large one is that of a large pass, and users of a program
     // that they have not written see growth without knowing what is kept.
     let is_large = analysis.facts.requested.is_some_and(|size| size.bytes > 1 << 30);
     let is_theirs = !is_large && analysis.domain != Domain::Serving;
-    let (sign, certainty) = if setup.grows && is_theirs {
+    let (sign, certainty) = if grows && is_theirs {
         (GrowthSign::Described, Certainty::Likely)
-    } else if setup.grows {
+    } else if grows {
         (GrowthSign::Described, Certainty::Unknown)
     } else if clues.has(Clue::FailsLate) || setup.fails_after.is_some() {
         (GrowthSign::FailsLate, Certainty::Unknown)

@@ -38,6 +38,7 @@ mod stale_logits;
 mod static_state_too_large;
 #[cfg(test)]
 mod tests;
+mod undecided;
 mod unified_memory_limit;
 mod weight_shaped;
 mod weights_too_large;
@@ -116,7 +117,7 @@ macro_rules! rule {
 
 /// All rules in the order in which they are checked: those that prove a cause first, those that
 /// only match numbers last.
-pub(crate) static RULES: [Rule; 34] = [
+pub(crate) static RULES: [Rule; 35] = [
     rule!("paging-file", paging_file, Yes, translated),
     rule!("dev-shm", dev_shm, Yes, translated),
     rule!("host-memory", host_memory, Yes, translated),
@@ -149,6 +150,7 @@ pub(crate) static RULES: [Rule; 34] = [
     rule!("weight-shaped", weight_shaped, No, translated),
     rule!("memory-grows", memory_grows, No, translated),
     rule!("batch-too-large", batch_too_large, Last, translated),
+    rule!("undecided", undecided, Last, translated),
     rule!("no-shape-in-request", no_shape_in_request, No, translated),
     rule!("no-match", no_match, No, translated),
 ];

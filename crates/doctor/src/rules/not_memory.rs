@@ -24,6 +24,11 @@ use crate::{
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let clues = analysis.log.clues;
+    let message = analysis.log.message.as_ref();
+    let of = |failure, line, certainty| {
+        let cause = Cause::NotMemory { failure, line };
+        Some(RuleMatch { certainty, is_cause: true, cause })
+    };
     let failure = if clues.has(Clue::DeviceAssert) {
         OtherFailure::DeviceAssert
     } else if clues.has(Clue::IllegalAccess) {
@@ -32,15 +37,21 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         OtherFailure::Watchdog
     } else if clues.has(Clue::WorkerCrashed) {
         OtherFailure::WorkerCrashed
+    } else if clues.any(&[Clue::NcclOther, Clue::NcclTimeout]) {
+        OtherFailure::Communicator
+    } else if let (None, Some(line)) = (message, &analysis.log.other_error) {
+        return of(OtherFailure::Exception, Some(line.clone()), Certainty::Certain);
     } else {
         return None;
     };
-    let cause = Cause::NotMemory { failure };
+    // No real tensor has a size of an exabyte.
+    let is_impossible = analysis.facts.requested.is_some_and(|size| size.bytes >= 1 << 59);
     // A user may suspect memory; a program that reports a failed allocation is believed.
-    let certainty = match analysis.log.message.as_ref().map(|message| message.wording) {
+    let certainty = match message.map(|message| message.wording) {
         None => Certainty::Certain,
-        Some(Wording::Word) => Certainty::Likely,
+        Some(_) if is_impossible => Certainty::Likely,
+        Some(Wording::Word | Wording::Grows | Wording::SaidKilled) => Certainty::Likely,
         Some(_) => return None,
     };
-    Some(RuleMatch { certainty, is_cause: true, cause })
+    of(failure, None, certainty)
 }

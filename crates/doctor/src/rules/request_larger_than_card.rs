@@ -12,7 +12,11 @@
 //! fused attention or a chunked loss.
 
 use super::RuleMatch;
-use crate::{cause::Cause, facts::Certainty, reason::Analysis};
+use crate::{
+    cause::Cause,
+    facts::{Certainty, PhaseName},
+    reason::Analysis,
+};
 
 /// More than any card has; such a request comes from wrong numbers in a shape.
 const NO_CARD_HAS: u64 = 1 << 40;
@@ -25,8 +29,15 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         requested_bytes: requested.bytes,
         total_bytes: total.map(|total| total.bytes),
     };
+    // The card's name alone is not exact, and an exabyte is a broken size rather than a shape.
+    let is_exact = analysis.log.message.as_ref().is_some_and(|message| message.total.is_some());
+    let is_broken = requested.bytes >= 1 << 59;
+    let is_sure = is_exact && !is_broken || total.is_none() && !is_broken;
+    if is_broken && analysis.phase.name == PhaseName::Save {
+        return None;
+    }
     (requested.low > limit).then_some(RuleMatch {
-        certainty: Certainty::Certain,
+        certainty: if is_sure { Certainty::Certain } else { Certainty::Likely },
         is_cause: true,
         cause,
     })

@@ -17,6 +17,9 @@ use crate::{cause::Cause, facts::Certainty, reason::Analysis};
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let (allocated, total) = (analysis.facts.allocated?, analysis.facts.total?);
     let cause = Cause::SpilledToHost { allocated_bytes: allocated.bytes, total_bytes: total.bytes };
-    let is_more = analysis.is_gpu() && allocated.low > total.high.saturating_add(total.high / 100);
+    let is_exact = analysis.log.message.as_ref().is_some_and(|message| message.total.is_some());
+    let is_more = analysis.is_gpu()
+        && is_exact
+        && allocated.low > total.high.saturating_add(total.high / 100);
     is_more.then_some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
 }

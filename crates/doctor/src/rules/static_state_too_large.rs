@@ -17,8 +17,8 @@ use fitgpt_fit::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    facts::{Certainty, Domain, PhaseName},
-    parse::Clue,
+    facts::{Certainty, PhaseName},
+    parse::{Clue, TrainedPart},
     reason::{Analysis, ConfigOrigin},
 };
 
@@ -43,47 +43,49 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     is_too_large.then_some(RuleMatch { certainty, is_cause: true, cause })
 }
 
-/// Full training of a decoder in another stack on one card: usually 16 bytes per parameter, at least
-/// 8. Adapters, quantization and sharding need less.
+/// A known model of another stack on a known card.
 fn of_decoder(analysis: &Analysis<'_>) -> Option<RuleMatch> {
-    let (decoder, total) = (analysis.decoder.as_ref()?, analysis.facts.total?);
-    let keeps_less = [
-        Clue::Lora,
-        Clue::Quantized,
-        Clue::Fsdp,
-        Clue::DeepSpeed,
-        Clue::ZeroThree,
-        Clue::Offloads,
-        Clue::Megatron,
-    ];
+    let budget = analysis.budget.as_ref().filter(|budget| budget.is_training)?;
+    let clues = analysis.log.clues;
+    // Sharding over an unknown number of cards, and engines that move state away.
+    let is_open = clues.any(&[Clue::Fsdp, Clue::DeepSpeed, Clue::ZeroThree, Clue::Megatron])
+        && budget.ranks == 1
+        || clues.has(Clue::Offloads);
     let is_step = matches!(
         analysis.phase.name,
-        PhaseName::TrainForward | PhaseName::TrainBackward | PhaseName::Update | PhaseName::Unknown
+        PhaseName::TrainForward
+            | PhaseName::TrainBackward
+            | PhaseName::Update
+            | PhaseName::Start
+            | PhaseName::Unknown
     );
-    let trains = matches!(analysis.domain, Domain::DecoderTraining | Domain::OtherTraining);
-    // The log may say that only some of the parameters are trained.
-    let is_partial = (analysis.log.setup.trainable)
-        .is_some_and(|count| count.saturating_mul(10) < decoder.parameters.saturating_mul(9));
-    if !trains || !is_step || is_partial || analysis.log.clues.any(&keeps_less) {
+    let has_adapters = analysis.log.setup.method.trained() == Some(TrainedPart::Adapters);
+    if is_open || !is_step || has_adapters || clues.has(Clue::Quantized) {
         return None;
     }
-    let bytes = |each: u64| {
-        decoder.parameters.saturating_mul(each).saturating_add(CUDA_CONTEXT_BYTES[0].get())
-    };
-    // Without a phase it is an assumption that all parameters are trained.
-    let certainty = if bytes(8) > total.high && analysis.phase.name != PhaseName::Unknown {
-        Certainty::Certain
-    } else if bytes(16) > total.high {
-        Certainty::Likely
-    } else {
-        return None;
+    // The allocator's number may show that less was held than the usual state.
+    let is_shown =
+        analysis.facts.allocated.is_none_or(|held| held.bytes >= budget.usable_bytes / 2);
+    let is_update = analysis.phase.name == PhaseName::Update;
+    let is_exact = analysis.log.message.as_ref().is_some_and(|message| message.total.is_some());
+    let certainty = match () {
+        () if !is_shown => return None,
+        () if budget.never_fits() && budget.is_stated && is_exact => Certainty::Certain,
+        () if budget.never_fits() => Certainty::Likely,
+        () if budget.usually_fails()
+            && (budget.is_stated || is_update || analysis.is_phase_traced) =>
+        {
+            Certainty::Likely
+        }
+        () if budget.usually_fails() => Certainty::Unknown,
+        () => return None,
     };
     let cause = Cause::StaticStateTooLarge {
-        model: Some(decoder.name.clone()),
-        parameter_count: decoder.parameters,
-        state_bytes: decoder.parameters.saturating_mul(16),
+        model: Some(budget.model.clone()),
+        parameter_count: budget.parameters,
+        state_bytes: budget.usual_bytes,
         half_copies_bytes: 0,
-        total_bytes: total.bytes,
+        total_bytes: analysis.facts.total?.bytes,
     };
     Some(RuleMatch { certainty, is_cause: true, cause })
 }

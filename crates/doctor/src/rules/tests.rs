@@ -225,6 +225,13 @@ fn table() -> Vec<(&'static str, String, &'static str, String, &'static str)> {
             "",
         ),
         (
+            "undecided",
+            "python train.py --epochs 3: CUDA out of memory".to_owned(),
+            "",
+            at("loss.backward()", &full("86.00 MiB")),
+            "",
+        ),
+        (
             "batch-too-large",
             format!("yolo\n{}", at("loss.backward()", &full("86.00 MiB"))),
             "",
@@ -368,7 +375,7 @@ fn what_looks_like_a_memory_error_and_is_none_is_named() {
         assert_eq!(found.kind, crate::MemoryKind::None, "{log}");
         assert!(!found.advice.is_empty(), "{log}");
         match &found.findings[0].cause {
-            Cause::NotMemory { failure } => *failure,
+            Cause::NotMemory { failure, .. } => *failure,
             other => panic!("{log}: {other:?}"),
         }
     };

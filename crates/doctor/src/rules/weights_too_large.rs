@@ -54,14 +54,22 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         return of(Certainty::Unknown);
     }
     if analysis.phase.name != PhaseName::Load {
-        // Inference holds the weights and little else.
+        // Inference holds the weights and little else, unless a pass of it is on the stack.
         let is_full = match (facts.allocated, facts.total, weights) {
             (Some(held), Some(total), Some(weights)) => {
                 held.bytes > total.bytes - total.bytes / 4 && weights > total.bytes / 2
             }
             _ => false,
         };
-        return if is_full && runs { of(Certainty::Likely) } else { None };
+        return if is_full
+            && runs
+            && !analysis.is_phase_traced
+            && analysis.phase.name == PhaseName::Unknown
+        {
+            of(Certainty::Likely)
+        } else {
+            None
+        };
     }
     // The model being loaded is most of what is allocated. Without any number, another process may
     // hold the card just as well.

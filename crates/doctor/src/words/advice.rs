@@ -329,6 +329,12 @@ fitgpt_say::messages! {
         ja: "すべてのトークン ID が語彙数未満で、ラベルが範囲内か確認する",
         de: "prüfen, dass jede Token-ID kleiner als das Vokabular und jedes Label im Bereich ist",
     }
+    nccl_debug() {
+        en: "let NCCL print what failed: its own lines name the call and the rank",
+        zh: "让 NCCL 打印失败的原因：它自己的日志会指出调用和 rank",
+        ja: "NCCL に失敗の内容を出力させる。呼び出しと rank が分かります",
+        de: "NCCL ausgeben lassen, was fehlschlug: seine Zeilen nennen den Aufruf und den Rang",
+    }
     smaller_tiles() {
         en: "use smaller tiles or fewer stages in that kernel, or another version of Triton; a smaller batch does not help",
         zh: "减小该内核的分块或级数，或换一个 Triton 版本；减小批没有用",
@@ -485,6 +491,7 @@ impl Say for Remedy {
             Self::LaunchBlocking => launch_blocking(lang),
             Self::LoadInMainProcess => load_in_main_process(lang),
             Self::CheckIds => check_ids(lang),
+            Self::NcclDebug => nccl_debug(lang),
             Self::SmallerTiles => smaller_tiles(lang),
             Self::FixConfig => fix_config(lang),
             Self::OrtArena => ort_arena(lang),

@@ -3,7 +3,7 @@
 use fitgpt_config::ConfigError;
 use fitgpt_say::{Lang, Say};
 
-use super::size;
+use super::{open, size};
 use crate::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
     diagnosis::Finding,
@@ -497,6 +497,7 @@ fn sentence(lang: Lang, finding: &Finding, refused: Option<&ConfigError>) -> Str
                 HostSign::WorkerKilled => host_worker(lang),
                 HostSign::HostAllocator => host_allocator(lang, optional(lang, *requested_bytes)),
                 HostSign::PageLocked => host_pinned(lang),
+                HostSign::Grows => open::host_grows(lang),
                 HostSign::Other => host_other(lang),
             };
             match held_bytes {
@@ -644,10 +645,17 @@ fn of_any_stack(lang: Lang, cause: &Cause) -> String {
         Cause::UnifiedMemoryLimit { .. } => unified_bare(lang),
         Cause::PagingFile {} => paging_file_too_small(lang),
         Cause::DevShm {} => dev_shm(lang),
-        Cause::NotMemory { failure: OtherFailure::DeviceAssert } => not_memory_assert(lang),
-        Cause::NotMemory { failure: OtherFailure::IllegalAccess } => not_memory_access(lang),
-        Cause::NotMemory { failure: OtherFailure::Watchdog } => not_memory_watchdog(lang),
-        Cause::NotMemory { failure: OtherFailure::WorkerCrashed } => not_memory_worker(lang),
+        Cause::NotMemory { failure, line } => match failure {
+            OtherFailure::DeviceAssert => not_memory_assert(lang),
+            OtherFailure::IllegalAccess => not_memory_access(lang),
+            OtherFailure::Watchdog => not_memory_watchdog(lang),
+            OtherFailure::WorkerCrashed => not_memory_worker(lang),
+            OtherFailure::Communicator => open::not_memory_nccl(lang),
+            OtherFailure::Exception => {
+                open::not_memory_error(lang, line.clone().unwrap_or_default())
+            }
+        },
+        Cause::Undecided { .. } => open::undecided(lang, cause),
         Cause::DeviceSideError { is_shown: true } => device_side_shown(lang),
         Cause::DeviceSideError { .. } => device_side(lang),
         Cause::KvCache { needed_bytes, available_bytes, tokens } => {
@@ -677,6 +685,9 @@ fn of_any_stack(lang: Lang, cause: &Cause) -> String {
             (Reservation::NothingLeft, ..) => reservation_left(lang),
             (Reservation::Preallocation, ..) => preallocation(lang),
         },
+        Cause::EvaluationGathersPredictions { line, .. } if line.is_empty() => {
+            open::gathers_as_said(lang)
+        }
         Cause::EvaluationGathersPredictions { line, .. } => gathers(lang, line),
         Cause::MemoryGrows { sign: GrowthSign::Described } => grows_described(lang),
         Cause::MemoryGrows { sign: GrowthSign::FailsLate } => grows_late(lang),
@@ -822,7 +833,7 @@ impl Say for ShareName {
     }
 }
 
-fn optional(lang: Lang, bytes: Option<u64>) -> String {
+pub(super) fn optional(lang: Lang, bytes: Option<u64>) -> String {
     bytes.map_or_else(|| unknown_size(lang), |bytes| size(lang, bytes))
 }
 

@@ -4,6 +4,7 @@
 mod advice;
 mod findings;
 mod notes;
+mod open;
 mod text;
 
 use std::cell::Cell;
@@ -12,7 +13,7 @@ use fitgpt_say::{Lang, Say};
 
 pub use self::{
     findings::finding,
-    text::{plain, text},
+    text::{plain, step_text, text},
 };
 use crate::{
     diagnosis::{Account, Finding, Fix, NextFailure},
@@ -101,14 +102,11 @@ fitgpt_say::messages! {
     }
     more(count) { en: "and {count} more", zh: "以及另外 {count} 个", ja: "ほか {count} 件", de: "und {count} weitere" }
 
-    fixes_heading() {
-        en: "\nconfig changes that help (each one is a computed plan):\n",
-        zh: "\n有帮助的配置修改（每一条都经过计算）：\n",
-        ja: "\n有効な設定変更（いずれも計算済み）:\n",
-        de: "\nKonfigurationsänderungen, die helfen (jede berechnet):\n",
-    }
     fix_line(verdict, peak, training) {
-        en: "{verdict}, peak {peak}, {training}", zh: "{verdict}，峰值 {peak}，{training}", ja: "{verdict}、ピーク {peak}、{training}", de: "{verdict}, Spitze {peak}, {training}",
+        en: "computed: {verdict}, peak {peak}, {training}",
+        zh: "经过计算：{verdict}，峰值 {peak}，{training}",
+        ja: "計算済み: {verdict}、ピーク {peak}、{training}",
+        de: "berechnet: {verdict}, Spitze {peak}, {training}",
     }
     same_training() { en: "the same training", zh: "训练不变", ja: "学習は同じ", de: "dasselbe Training" }
     different_training() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "verändert das Training" }

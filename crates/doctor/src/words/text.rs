@@ -5,21 +5,19 @@ use std::fmt::Write as _;
 use fitgpt_say::{Lang, Say as _};
 
 use super::{
-    before_a_run, config_helps, findings::finding, fixes_heading, harmless, in_one_unit, mark,
-    more, more_on, now, ties, what_to_do, would_help,
+    before_a_run, config_helps, findings::finding, harmless, in_one_unit, mark, more, more_on, now,
+    open, ties, what_to_do, would_help,
 };
 use crate::{
     cause::Cause,
     diagnose::Context,
-    diagnosis::{Diagnosis, DoNext, Finding},
+    diagnosis::{Diagnosis, DoNext, Finding, Step, StepName},
     facts::{CandidateTensor, Certainty, Domain, MemoryKind},
-    remedy::Question,
+    remedy::{Question, Remedy},
 };
 
 /// Maximum number of candidate tensors to print.
 const MAX_TENSORS: usize = 4;
-/// Maximum number of config changes to print.
-const MAX_FIXES: usize = 4;
 
 /// The diagnosis as text: verdict, account, causes, recommendations, next command.
 pub fn text(lang: Lang, diagnosis: &Diagnosis, context: &Context) -> String {
@@ -46,16 +44,26 @@ fn whole(lang: Lang, diagnosis: &Diagnosis, context: &Context) -> String {
     for line in &diagnosis.notes {
         let _ = writeln!(text, "{}  {}", harmless(lang), line.say(lang));
     }
-    if !diagnosis.advice.is_empty() {
+    if let Some(budget) = diagnosis.budget.as_ref().filter(|_| decides(diagnosis)) {
+        let _ = writeln!(text, "{}", open::budget(lang, budget));
+    }
+    if !diagnosis.steps.is_empty() {
         text += &what_to_do(lang);
     }
-    for (index, advice) in diagnosis.advice.iter().enumerate() {
-        let _ = writeln!(text, "  {}. {}", index + 1, advice.id.say(lang));
-        for command in &advice.commands {
-            let _ = writeln!(text, "       {command}");
+    for (index, step) in diagnosis.steps.iter().enumerate() {
+        let _ = writeln!(text, "  {}. {}", index + 1, step_text(lang, diagnosis, step));
+        // A snapshot is recorded before it is read.
+        let is_recorded_first = step.id == StepName::Remedy(Remedy::RecordSnapshot);
+        let (first, last) = if is_recorded_first {
+            (None, Some(&step.command))
+        } else {
+            (Some(&step.command), None)
+        };
+        let lines = first.into_iter().flatten().chain(&step.code);
+        for line in lines.chain(last.into_iter().flatten()) {
+            let _ = writeln!(text, "       {line}");
         }
     }
-    text += &changes(lang, diagnosis);
     text.push('\n');
     if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
         let _ = writeln!(text, "{}", more_on(lang, cause.rule()));
@@ -118,16 +126,23 @@ fn list_of_ties(lang: Lang, diagnosis: &Diagnosis) -> String {
     text
 }
 
-/// Config changes, each with its command.
-fn changes(lang: Lang, diagnosis: &Diagnosis) -> String {
-    let mut text = String::new();
-    if !diagnosis.fixes.is_empty() {
-        text += &fixes_heading(lang);
-    }
-    for fix in diagnosis.fixes.iter().take(MAX_FIXES) {
-        let _ = write!(text, "  {}\n      {}\n", fix.command, fix.say(lang));
-    }
-    text
+/// Whether the budget is the reason of a finding.
+fn decides(diagnosis: &Diagnosis) -> bool {
+    let is_it = |cause: &Cause| {
+        matches!(cause, Cause::StaticStateTooLarge { .. } | Cause::WeightsTooLarge { .. })
+    };
+    diagnosis.findings.iter().any(|f| f.is_cause && is_it(&f.cause))
+}
+
+/// The sentence of a step.
+pub fn step_text(lang: Lang, diagnosis: &Diagnosis, step: &Step) -> String {
+    let text = match step.id {
+        StepName::Remedy(remedy) => remedy.say(lang),
+        StepName::Change(index) => {
+            diagnosis.fixes.get(index).map_or_else(String::new, |fix| fix.say(lang))
+        }
+    };
+    if step.is_safe { open::safe_mark(lang, text) } else { text }
 }
 
 /// Removes control characters: names and lines of code come from untrusted logs.

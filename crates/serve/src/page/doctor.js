@@ -95,7 +95,7 @@ export function doctor(main) {
         account(diagnosis, texts),
         link ? h("p", {}, h("a", { href: link, id: "to-planner" }, t("open_planner"))) : null),
       snapshot ? segments(snapshot) : null,
-      findings(texts), advice(texts), fixes(diagnosis, texts, planner), next(texts));
+      findings(texts), steps(texts, planner), next(texts));
   }
 
   if (kept.answer) diagnose();
@@ -187,22 +187,15 @@ function findings(texts) {
   return h("section", { class: "card", id: "findings" }, h("h2", {}, t("findings")), texts.findings.map(one), ties, texts.next ? h("p", {}, texts.next) : null, notes);
 }
 
-function advice(texts) {
-  if (texts.advice.length === 0) return null;
-  const one = ({ text, commands }) => h("li", {}, h("p", {}, text), commands.map(command));
-  return h("section", { class: "card", id: "advice" }, h("h2", {}, t("what_to_do")), h("ol", { class: "steps" }, texts.advice.map(one)));
-}
-
-function fixes(diagnosis, texts, planner) {
-  if (diagnosis.fixes.length === 0) return null;
-  const one = (fix, index) => {
-    const { text, apply } = texts.fixes[index];
-    const link = plannerLink(planner, apply);
-    return h("div", { class: "fix" }, h("div", { class: "acts" }, h("span", { class: `verdict ${fix.verdict}` }, text),
-      index === 0 ? h("span", { class: "badge" }, t("recommended")) : null,
-      link ? h("a", { href: link, class: "try" }, t("see_it")) : null), command(fix.command));
+function steps(texts, planner) {
+  if (texts.steps.length === 0) return null;
+  const one = ({ text, command: line, code, apply, verdict }) => {
+    const link = apply ? plannerLink(planner, apply) : null;
+    return h("li", { class: apply ? "fix" : null },
+      h("div", { class: "acts" }, h("p", { class: verdict ? `verdict ${verdict}` : null }, text), link ? h("a", { href: link, class: "try" }, t("see_it")) : null),
+      line ? command(line) : null, code.map(command));
   };
-  return h("section", { class: "card", id: "fixes" }, h("h2", {}, t("fixes")), diagnosis.fixes.slice(0, 5).map(one));
+  return h("section", { class: "card", id: "steps" }, h("h2", {}, t("what_to_do")), h("ol", { class: "steps" }, texts.steps.map(one)));
 }
 
 function next(texts) {
