@@ -37,10 +37,11 @@ impl QuotedCommand {
             self.words.extend(text.split_whitespace().map(str::to_owned));
         } else {
             let text = text.trim_start_matches(['$', '!', '#', '`', '%', '>']).trim_start();
-            let mut words = text.split_whitespace().skip_while(|word| is_variable(word)).peekable();
+            let mut words = text.split_whitespace().skip_while(is_variable).peekable();
             let is_program = words.peek().is_some_and(|word| PROGRAMS.contains(word));
             // `python is great` is no command: a script or a flag follows.
-            let rest = words.skip(1).take(6).any(|w| w.ends_with(".py") || w.starts_with('-'));
+            let is_script = |w: &str| w.rsplit_once('.').is_some_and(|(_, end)| end == "py");
+            let rest = words.skip(1).take(6).any(|w| is_script(w) || w.starts_with('-'));
             let runs = ["train", "chat", "sft", "rlhf", "launch", "run"];
             let is_kit = text.split_whitespace().any(|word| runs.contains(&word));
             if !is_program || !(rest || is_kit && continues) {

@@ -240,7 +240,7 @@ pub(super) fn grows(lower: &str) -> Option<MemoryKind> {
     let of = |before: &[&str], noun: &str| {
         let is_host = |w: &&str| matches!(*w, "cpu" | "host" | "system" | "main" | "ram");
         match () {
-            () if noun == "ram" || before.iter().any(|w| is_host(w)) => MemoryKind::HostMemory,
+            () if noun == "ram" || before.iter().any(is_host) => MemoryKind::HostMemory,
             () if noun == "vram"
                 || before.iter().any(|w| matches!(*w, "gpu" | "cuda" | "video")) =>
             {

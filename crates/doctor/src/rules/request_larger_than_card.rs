@@ -32,7 +32,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     // The card's name alone is not exact, and an exabyte is a broken size rather than a shape.
     let is_exact = analysis.log.message.as_ref().is_some_and(|message| message.total.is_some());
     let is_broken = requested.bytes >= 1 << 59;
-    let is_sure = is_exact && !is_broken || total.is_none() && !is_broken;
+    let is_sure = !is_broken && (is_exact || total.is_none());
     if is_broken && analysis.phase.name == PhaseName::Save {
         return None;
     }

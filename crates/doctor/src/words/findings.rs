@@ -3,11 +3,11 @@
 use fitgpt_config::ConfigError;
 use fitgpt_say::{Lang, Say};
 
-use super::{open, size};
+use super::{open, optional, size};
 use crate::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
     diagnosis::Finding,
-    facts::{AccountShare, Certainty, ShareName, TensorName},
+    facts::{Certainty, ShareName, TensorName},
 };
 
 fitgpt_say::messages! {
@@ -216,7 +216,6 @@ fitgpt_say::messages! {
     inputs() { en: "inputs", zh: "输入", ja: "入力", de: "Eingaben" }
     other() { en: "other", zh: "其他", ja: "その他", de: "Sonstiges" }
 
-    unknown_size() { en: "an unknown size", zh: "未知大小", ja: "不明なサイズ", de: "eine unbekannte Größe" }
     unknown() { en: "unknown", zh: "未知", ja: "不明", de: "unbekannt" }
 
     spilled(allocated, total) {
@@ -645,16 +644,7 @@ fn of_any_stack(lang: Lang, cause: &Cause) -> String {
         Cause::UnifiedMemoryLimit { .. } => unified_bare(lang),
         Cause::PagingFile {} => paging_file_too_small(lang),
         Cause::DevShm {} => dev_shm(lang),
-        Cause::NotMemory { failure, line } => match failure {
-            OtherFailure::DeviceAssert => not_memory_assert(lang),
-            OtherFailure::IllegalAccess => not_memory_access(lang),
-            OtherFailure::Watchdog => not_memory_watchdog(lang),
-            OtherFailure::WorkerCrashed => not_memory_worker(lang),
-            OtherFailure::Communicator => open::not_memory_nccl(lang),
-            OtherFailure::Exception => {
-                open::not_memory_error(lang, line.clone().unwrap_or_default())
-            }
-        },
+        Cause::NotMemory { failure, line } => not_memory(lang, *failure, line.as_deref()),
         Cause::Undecided { .. } => open::undecided(lang, cause),
         Cause::DeviceSideError { is_shown: true } => device_side_shown(lang),
         Cause::DeviceSideError { .. } => device_side(lang),
@@ -712,29 +702,45 @@ fn of_any_stack(lang: Lang, cause: &Cause) -> String {
                 _ => weights_too_large(lang),
             }
         }
-        Cause::BatchTooLarge {
-            allocated_bytes,
-            requested_bytes,
-            total_bytes,
-            batch_size,
-            shape: axes,
-        } => {
-            let text = match (allocated_bytes, total_bytes, requested_bytes, axes) {
-                (_, _, _, Some(axes)) => batch_shape(lang, shape(Some(axes))),
-                (Some(held), Some(total), Some(requested), _) => batch_numbers(
-                    lang,
-                    size(lang, *held),
-                    size(lang, *total),
-                    size(lang, *requested),
-                ),
-                _ => batch(lang),
-            };
-            match batch_size {
-                Some(count) => batch_sized(lang, text, count),
-                None => text,
-            }
-        }
+        Cause::BatchTooLarge { .. } => of_pass(lang, cause),
         other => other.rule().to_owned(),
+    }
+}
+
+/// A pass that is too large.
+fn of_pass(lang: Lang, cause: &Cause) -> String {
+    let Cause::BatchTooLarge {
+        allocated_bytes,
+        requested_bytes,
+        total_bytes,
+        batch_size,
+        shape: axes,
+    } = cause
+    else {
+        return String::new();
+    };
+    let text = match (allocated_bytes, total_bytes, requested_bytes, axes) {
+        (_, _, _, Some(axes)) => batch_shape(lang, shape(Some(axes))),
+        (Some(held), Some(total), Some(requested), _) => {
+            batch_numbers(lang, size(lang, *held), size(lang, *total), size(lang, *requested))
+        }
+        _ => batch(lang),
+    };
+    match batch_size {
+        Some(count) => batch_sized(lang, text, count),
+        None => text,
+    }
+}
+
+/// A failure that is not about memory.
+fn not_memory(lang: Lang, failure: OtherFailure, line: Option<&str>) -> String {
+    match failure {
+        OtherFailure::DeviceAssert => not_memory_assert(lang),
+        OtherFailure::IllegalAccess => not_memory_access(lang),
+        OtherFailure::Watchdog => not_memory_watchdog(lang),
+        OtherFailure::WorkerCrashed => not_memory_worker(lang),
+        OtherFailure::Communicator => open::not_memory_nccl(lang),
+        OtherFailure::Exception => open::not_memory_error(lang, line.unwrap_or_default()),
     }
 }
 
@@ -808,12 +814,6 @@ fn shape(axes: Option<&[u64]>) -> String {
     format!("({})", axes.join(", "))
 }
 
-/// `0.46 GiB weights + 6.14 GiB logits of the last batch`.
-pub(super) fn sum(lang: Lang, parts: &[AccountShare]) -> String {
-    let part = |part: &AccountShare| format!("{} {}", size(lang, part.bytes), part.name.say(lang));
-    parts.iter().map(part).collect::<Vec<_>>().join(" + ")
-}
-
 /// Names of tensors are not translated.
 impl Say for ShareName {
     fn say(&self, lang: Lang) -> String {
@@ -831,10 +831,6 @@ impl Say for ShareName {
             Self::Logits | Self::Tensor(_) => self.as_str().to_owned(),
         }
     }
-}
-
-pub(super) fn optional(lang: Lang, bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| unknown_size(lang), |bytes| size(lang, bytes))
 }
 
 /// `6.74B`, `124.4M` or the number itself, with the language's decimal separator.

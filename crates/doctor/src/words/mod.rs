@@ -2,9 +2,9 @@
 //! recommendations, next command.
 
 mod advice;
-mod findings;
 mod notes;
 mod open;
+mod findings;
 mod text;
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ pub use self::{
 };
 use crate::{
     diagnosis::{Account, Finding, Fix, NextFailure},
-    facts::{CandidateTensor, Certainty, FailurePhase, MemoryKind, PhaseName},
+    facts::{AccountShare, CandidateTensor, Certainty, FailurePhase, MemoryKind, PhaseName},
     parse::SnapshotError,
 };
 
@@ -148,6 +148,8 @@ fitgpt_say::messages! {
         de: "als Nächstes: um einen Lauf vorher zu prüfen, fitgpt plan CONFIG.py --engine torch --gpu \"RTX 4070\"",
     }
 
+    unknown_size() { en: "an unknown size", zh: "未知大小", ja: "不明なサイズ", de: "eine unbekannte Größe" }
+
     not_a_snapshot() {
         en: "it is a pickle without memory segments", zh: "其中没有内存段", ja: "メモリセグメントのない pickle です", de: "ein Pickle ohne Speichersegmente",
     }
@@ -202,9 +204,19 @@ fn in_gib(bytes: u64) -> String {
     }
 }
 
+/// `0.46 GiB weights + 6.14 GiB logits of the last batch`.
+fn sum(lang: Lang, parts: &[AccountShare]) -> String {
+    let part = |part: &AccountShare| format!("{} {}", size(lang, part.bytes), part.name.say(lang));
+    parts.iter().map(part).collect::<Vec<_>>().join(" + ")
+}
+
+fn optional(lang: Lang, bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| unknown_size(lang), |bytes| size(lang, bytes))
+}
+
 impl Say for Account {
     fn say(&self, lang: Lang) -> String {
-        let sum = findings::sum(lang, &self.parts);
+        let sum = sum(lang, &self.parts);
         if self.explained_bytes == self.held_bytes {
             return account_of_snapshot(lang, sum, size(lang, self.held_bytes));
         }

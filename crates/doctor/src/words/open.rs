@@ -2,10 +2,7 @@
 
 use fitgpt_say::Lang;
 
-use super::{
-    findings::{optional, sum},
-    size,
-};
+use super::{optional, size, sum};
 use crate::{budget::Budget, cause::Cause};
 
 fitgpt_say::messages! {
