@@ -79,8 +79,10 @@ fn command_of(
     invocation: &Invocation<'_>,
     quoted: &QuotedCommand,
 ) -> (Option<String>, Vec<String>) {
-    let (shell, code): (Vec<&String>, Vec<&String>) =
-        advice.commands.iter().partition(|line| is_shell(line));
+    let (shell, code): (Vec<&String>, Vec<&String>) = advice.commands.iter().partition(|line| {
+        // Installing a package is a step only if no code has to follow.
+        is_shell(line) || line.starts_with("pip install") && advice.commands.len() == 1
+    });
     let mut command = shell.first().map(|line| (*line).clone());
     let mut code: Vec<String> = code.into_iter().cloned().collect();
     // Flags complete the command that the user quotes.
