@@ -29,6 +29,9 @@ FILES = {
     "zstd_v2": dict(compression="zstd", data_page_version="2.0", write_page_checksum=True),
     "delta_length": dict(compression="snappy", use_dictionary=False,
                          column_encoding={"text": "DELTA_LENGTH_BYTE_ARRAY", "meta.text": "PLAIN", "id": "PLAIN"}),
+    "brotli": dict(compression="brotli"),
+    "lz4": dict(compression="lz4", data_page_version="2.0"),
+    "checksums": dict(compression="none", use_dictionary=False, write_page_checksum=True),
     "delta_strings": dict(compression="zstd", use_dictionary=False, data_page_version="2.0",
                           column_encoding={"text": "DELTA_BYTE_ARRAY", "meta.text": "PLAIN", "id": "PLAIN"}),
 }
@@ -47,6 +50,12 @@ def main():
     for name, options in FILES.items():
         pq.write_table(table, HERE / f"{name}.parquet", row_group_size=80, data_page_size=1500,
                        write_batch_size=16, **options)
+    # Writers that flush before they have rows leave groups without any.
+    with pq.ParquetWriter(HERE / "empty_groups.parquet", table.schema, compression="snappy") as writer:
+        for part in [table.slice(0, 0), table.slice(0, 80), table.slice(0, 0), table.slice(80), table.slice(0, 0)]:
+            writer.write_table(part)
+    pq.write_table(table.slice(0, 0), HERE / "no_rows.parquet")
+    pq.write_table(pa.table([["one"], ["two"]], names=["body", "body"]), HERE / "two_columns.parquet")
     whole = [text for text in rows if text is not None]
     schema = pa.schema([pa.field("body", pa.string(), nullable=False)])
     pq.write_table(pa.table([whole], schema=schema), HERE / "required.parquet")

@@ -199,7 +199,7 @@ struct Promise {
 
 /// The comment at the head of a module.
 fn head(module: &str, text: &str) -> String {
-    if module.ends_with(".py") {
+    if Path::new(module).extension().is_some_and(|extension| extension == "py") {
         let doc = text.strip_prefix("\"\"\"").and_then(|rest| rest.split_once("\"\"\""));
         return doc.map_or_else(String::new, |(doc, _)| doc.to_owned());
     }

@@ -362,24 +362,71 @@ fn is_shard(path: &Path) -> bool {
         && first == SHARD_MAGIC
 }
 
+const WILDCARDS: &[u8] = b"*?[";
+
 /// Whether a path is a pattern: it has wildcards, and no such file exists.
 pub(super) fn is_pattern(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().iter().any(|byte| b"*?[".contains(byte)) && !path.exists()
+    let is_wild = |byte| WILDCARDS.contains(byte);
+    path.as_os_str().as_encoded_bytes().iter().any(is_wild) && !path.exists()
 }
 
-/// The paths that a pattern matches, sorted.
+/// The paths that a pattern matches, sorted. `**` is a folder with all folders in it, except through
+/// links. (The function `glob::glob` leaves out names that are not UTF-8, without a word.)
 fn matches(pattern: &Path) -> Result<Vec<PathBuf>, PrepareError> {
     let none = || PrepareError::NoMatch { pattern: pattern.to_owned() };
-    let text = pattern.to_str().ok_or_else(none)?;
-    let mut paths = Vec::new();
-    for path in glob::glob(text).map_err(|_| none())? {
-        paths.push(path.map_err(|error| {
-            let path = error.path().to_owned();
-            PrepareError::reading(&path, error.into())
-        })?);
+    let mut paths = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let name = part.as_os_str();
+        if name == "**" {
+            for folder in std::mem::take(&mut paths) {
+                add_folders(folder, &mut paths)?;
+            }
+        } else if name.as_encoded_bytes().iter().any(|byte| WILDCARDS.contains(byte)) {
+            let part = name.to_str().and_then(|name| glob::Pattern::new(name).ok());
+            let part = part.ok_or_else(none)?;
+            let mut next = Vec::new();
+            for folder in paths {
+                let entries = entries(&folder)?.into_iter();
+                next.extend(entries.filter(|path| is_match(path, &part)));
+            }
+            paths = next;
+        } else {
+            for path in &mut paths {
+                path.push(name);
+            }
+        }
     }
+    paths.retain(|path| path.exists());
     paths.sort_unstable();
+    paths.dedup();
     if paths.is_empty() { Err(none()) } else { Ok(paths) }
+}
+
+/// Whether the last part of a path matches. What is not UTF-8 in it is one character.
+fn is_match(path: &Path, part: &glob::Pattern) -> bool {
+    path.file_name().is_some_and(|name| part.matches(&name.to_string_lossy()))
+}
+
+/// The paths in a folder; none if it is no folder.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, PrepareError> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if !here.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = |error| PrepareError::reading(here, error);
+    let names = fs::read_dir(here).map_err(failed)?;
+    names.map(|entry| Ok(folder.join(entry.map_err(failed)?.file_name()))).collect()
+}
+
+/// Adds a folder and all folders in it.
+fn add_folders(folder: PathBuf, found: &mut Vec<PathBuf>) -> Result<(), PrepareError> {
+    for path in entries(&folder)? {
+        if path.is_dir() && !path.is_symlink() {
+            add_folders(path, found)?;
+        }
+    }
+    found.push(folder);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -404,6 +451,34 @@ mod tests {
 
     fn find(inputs: &[Input]) -> Result<FoundSources, PrepareError> {
         FoundSources::find(inputs, None)
+    }
+
+    #[test]
+    fn a_pattern_matches_in_folders_and_below_them() {
+        let folder = folder_with(&["a.txt", "b.md", "x/c.txt", "x/y/d.txt", "x/[e].txt"]);
+        let found = |pattern: &str| {
+            let found = matches(&folder.path().join(pattern)).unwrap();
+            let name = |path: &PathBuf| path.strip_prefix(folder.path()).unwrap().to_owned();
+            found.iter().map(|path| name(path).display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("*.txt"), ["a.txt"]);
+        assert_eq!(found("*/c.t?t"), ["x/c.txt"]);
+        assert_eq!(found("**/*.txt"), ["a.txt", "x/[e].txt", "x/c.txt", "x/y/d.txt"]);
+        assert_eq!(found("x/[[]e].txt"), ["x/[e].txt"]);
+        assert_eq!(found("[ab].*"), ["a.txt", "b.md"]);
+        assert!(matches(&folder.path().join("*.gz")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pattern_matches_names_that_are_not_utf_8() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let folder = folder_with(&["good.txt"]);
+        let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"bad\xff.txt"));
+        fs::write(&odd, "text").unwrap();
+        let found = matches(&folder.path().join("*.txt")).unwrap();
+        assert_eq!(found, [odd, folder.path().join("good.txt")]);
     }
 
     #[test]

@@ -236,6 +236,12 @@ labels! {
         ja: "サーバーのフォルダに実行がありません。始まるとここに表示されます。",
         de: "Unter den Ordnern des Servers gibt es keinen Lauf. Sobald einer beginnt, erscheint er hier.",
     }
+    runs_partial {
+        en: "There are too many files to search all folders, so runs may be missing. Start the server with the runs' folders: fitgpt serve FOLDER…",
+        zh: "文件太多，未能搜索所有文件夹，可能缺少一些训练。请用训练所在的文件夹启动服务器：fitgpt serve 文件夹…",
+        ja: "ファイルが多すぎて一部のフォルダを検索していないため、表示されない実行があるかもしれません。実行のフォルダを指定して起動してください: fitgpt serve フォルダ…",
+        de: "Es gibt zu viele Dateien, um alle Ordner zu durchsuchen; vielleicht fehlen Läufe. Starten Sie den Server mit deren Ordnern: fitgpt serve ORDNER …",
+    }
     zoom_reset { en: "whole run", zh: "整个训练", ja: "全体", de: "ganzer Lauf" }
     zoom_hint {
         en: "drag to zoom, double-click to see all",

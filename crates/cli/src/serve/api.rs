@@ -272,8 +272,13 @@ impl Drop for WatcherPermit {
 fn watch(runs: &Runs, stream: &mut EventStream<'_>) -> std::io::Result<()> {
     let mut sent: Map<String, Value> = Map::new();
     let mut quiet_since = Instant::now();
+    let mut is_partial = false;
     loop {
         let list = runs.list();
+        if runs.is_partial() != is_partial {
+            is_partial = !is_partial;
+            stream.send("partial", &json!({ "is_partial": is_partial }))?;
+        }
         let id = |run: &Value| run["id"].as_str().unwrap_or_default().to_owned();
         for run in &list {
             if sent.get(&id(run)) != Some(run) {

@@ -30,7 +30,7 @@ pub fn plain<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     if is_gzip(first) {
         Ok(Box::new(MultiGzDecoder::new(source)))
     } else if is_zstd(first) {
-        Ok(Box::new(ZstdFrames { source, decoder: FrameDecoder::new(), is_inside: false }))
+        Ok(Box::new(ZstdFrames::new(source)))
     } else {
         Ok(Box::new(source))
     }
@@ -49,14 +49,32 @@ fn is_zstd(first: &[u8]) -> bool {
     first.starts_with(&ZSTD_MAGIC) || first.get(1..4) == Some(&ZSTD_SKIPPABLE)
 }
 
-/// The frames of a file, one after the other: `pzstd` and `cat` make files of several.
-struct ZstdFrames<R: BufRead> {
+/// The frames of a file, one after the other: `pzstd` and `cat` make files of several. A frame that
+/// carries a checksum of its content is compared with it.
+pub(super) struct ZstdFrames<R: BufRead> {
     source: R,
     decoder: FrameDecoder,
     is_inside: bool,
 }
 
 impl<R: BufRead> ZstdFrames<R> {
+    pub(super) fn new(source: R) -> Self {
+        Self { source, decoder: FrameDecoder::new(), is_inside: false }
+    }
+
+    /// Ends a frame of which everything was read.
+    fn end(&mut self) -> io::Result<()> {
+        self.is_inside = false;
+        // The first is none if the frame has no checksum.
+        match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
+            (Some(stored), Some(found)) if stored != found => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the content differs from its checksum",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Begins the next frame; `false` at the end.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
@@ -94,7 +112,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
                 }
             }
             match self.decoder.read(bytes)? {
-                0 => self.is_inside = false,
+                0 => self.end()?,
                 read => return Ok(read),
             }
         }
@@ -153,6 +171,21 @@ mod tests {
             }
         }
         assert!(read(b"\x50\x2a\x4d\x18\x09\0\0\0abc").is_err());
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_file_with_a_checksum_is_found() {
+        let text = (0..400).map(|i| (i * i).to_string()).collect::<Vec<_>>().join(" words, ");
+        let whole = zstd(text.as_bytes());
+        let is_flagged = whole[4] & 0b100 != 0;
+        assert!(is_flagged, "the encoder writes no checksum");
+        // Past the header, whose window size may be larger than the text needs.
+        for at in 8..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            let read = read(&changed);
+            assert!(read.is_err() || read.unwrap() == text.as_bytes(), "byte {at}");
+        }
     }
 
     #[test]

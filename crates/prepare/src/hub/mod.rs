@@ -8,7 +8,7 @@
 //! Only [`http`] uses the network, and only with feature `hub`.
 //!
 //! The client is our own code over `ureq`, blocking, with rustls and ring: 20 crates. `hf-hub` 1.0
-//! pulls in more than 300, tokio, reqwest and `aws-lc-sys` among them, which needs CMake on some
+//! pulls in more than 300, tokio, reqwest and `aws-lc-sys` among them, which needs `CMake` on some
 //! systems. ring compiles C with the compiler that Rust links with, and nothing else; without the
 //! feature names are refused. Commits are pinned in one table, and the listing of a commit is kept.
 //!

@@ -23,6 +23,7 @@ export function runs(main, parameters) {
 
   const list = h("ul", { class: "runlist", id: "runlist" });
   const empty = h("div", { class: "card empty", id: "norun" }, h("p", {}, t("no_runs")), command("fitgpt train"));
+  const partial = h("p", { class: "soft small", id: "partial", hidden: true }, t("runs_partial"));
   const smoothing = h("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: parameters.get("smooth") ?? 0.6, id: "smoothing", oninput: redraw });
   const log = h("input", { type: "checkbox", id: "log-axis", checked: parameters.get("log") === "1", onchange: redraw });
   const reset = h("button", { type: "button", class: "quiet", onclick: () => zoom(), hidden: true }, t("zoom_reset"));
@@ -36,7 +37,7 @@ export function runs(main, parameters) {
   const detail = h("div", { class: "cards" },
     h("div", { class: "runtools" }, h("label", {}, t("smoothing"), smoothing), h("label", {}, log, t("log_axis")), reset, h("span", { class: "soft small" }, t("zoom_hint")), stopButton),
     problem, facts, h("div", { class: "charts" }, Object.values(charts).map((it) => it.element)), memory, samples, differences);
-  main.append(h("div", { class: "runs" }, h("div", { class: "cards" }, h("h2", {}, t("tab_runs")), list), detail), empty);
+  main.append(h("div", { class: "runs" }, h("div", { class: "cards" }, h("h2", {}, t("tab_runs")), list, partial), detail), empty);
 
   const resize = () => Object.values(charts).forEach((it) => it.resize());
   const observer = new ResizeObserver(resize);
@@ -56,6 +57,9 @@ export function runs(main, parameters) {
     shown = shown.filter((other) => other !== id);
     listAll();
     draw();
+  });
+  events.addEventListener("partial", (event) => {
+    partial.hidden = !JSON.parse(event.data).is_partial;
   });
   ask("/api/runs").then((all) => {
     if (ended) return;

@@ -1,5 +1,5 @@
-//! Finds the runs below some folders. Links are not followed, and the search of a large tree is
-//! limited.
+//! Finds the runs below some folders. Links are not followed. The search of a large tree is limited,
+//! and says so.
 
 use std::{
     fs,
@@ -10,8 +10,9 @@ use super::id_of;
 
 /// How deep folders are searched.
 const MAX_DEPTH: usize = 4;
-/// The most entries that are read.
-const MAX_ENTRIES: usize = 20_000;
+/// The most entries that are read, in all and of one folder: a folder of data has thousands.
+const MAX_ENTRIES: usize = 200_000;
+const MAX_ENTRIES_OF_A_FOLDER: usize = 2_000;
 const MAX_RUNS: usize = 300;
 
 /// A folder with a log.
@@ -29,50 +30,67 @@ impl FoundRun {
     }
 }
 
-/// The runs below `roots`, by name.
-pub(super) fn runs(roots: &[PathBuf]) -> Vec<FoundRun> {
-    let mut search = RunSearch { found: Vec::new(), entries: 0 };
-    for root in roots {
-        search.visit(root, root, 0);
+/// The runs below some folders, by name.
+pub(super) struct FoundRuns {
+    pub(super) runs: Vec<FoundRun>,
+    /// Whether the search ended before it had seen every folder.
+    pub(super) is_partial: bool,
+}
+
+/// The runs below `roots`. Folders are searched level by level, so that no folder hides a run that
+/// is next to it.
+pub(super) fn runs(roots: &[PathBuf]) -> FoundRuns {
+    let mut found = Vec::new();
+    let mut is_partial = false;
+    let mut entries = 0;
+    let mut level: Vec<(&PathBuf, PathBuf)> =
+        roots.iter().map(|root| (root, root.clone())).collect();
+    for depth in 0..=MAX_DEPTH {
+        let mut next = Vec::new();
+        for (root, folder) in level {
+            let log = fs::symlink_metadata(folder.join("events.jsonl"));
+            if log.is_ok_and(|log| log.is_file()) {
+                is_partial |= found.len() == MAX_RUNS;
+                if found.len() < MAX_RUNS {
+                    let (id, name) = (id_of(&folder), name(root, &folder));
+                    found.push(FoundRun { id, name, folder: folder.clone() });
+                }
+            }
+            if depth < MAX_DEPTH {
+                let below = folders(&folder, &mut entries, &mut is_partial);
+                next.extend(below.map(|folder| (root, folder)));
+            }
+        }
+        level = next;
     }
-    let mut found = search.found;
     found.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.folder.cmp(&b.folder)));
     found.dedup_by(|a, b| a.folder == b.folder);
-    found
+    FoundRuns { runs: found, is_partial }
 }
 
-struct RunSearch {
-    found: Vec<FoundRun>,
-    entries: usize,
-}
-
-impl RunSearch {
-    fn visit(&mut self, root: &Path, folder: &Path, depth: usize) {
-        let log = fs::symlink_metadata(folder.join("events.jsonl"));
-        if log.is_ok_and(|log| log.is_file()) && self.found.len() < MAX_RUNS {
-            self.found.push(FoundRun {
-                id: id_of(folder),
-                name: name(root, folder),
-                folder: folder.to_owned(),
-            });
+/// The folders in a folder that may hold runs, while entries are left to read.
+fn folders(
+    folder: &Path,
+    entries: &mut usize,
+    is_partial: &mut bool,
+) -> impl Iterator<Item = PathBuf> {
+    let mut found = Vec::new();
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    for (index, entry) in names.enumerate() {
+        if *entries == MAX_ENTRIES || index == MAX_ENTRIES_OF_A_FOLDER {
+            *is_partial = true;
+            break;
         }
-        if depth == MAX_DEPTH {
-            return;
-        }
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            self.entries += 1;
-            if self.entries > MAX_ENTRIES {
-                return;
-            }
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let is_other = name.starts_with('.') || matches!(&*name, "target" | "node_modules");
-            // This is the type of the entry itself, so links to folders are skipped.
-            if !is_other && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                self.visit(root, &entry.path(), depth + 1);
-            }
+        *entries += 1;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_other = name.starts_with('.') || matches!(&*name, "target" | "node_modules");
+        // This is the type of the entry itself, so links to folders are skipped.
+        if !is_other && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.path());
         }
     }
+    found.into_iter()
 }
 
 fn name(root: &Path, folder: &Path) -> String {
@@ -104,7 +122,28 @@ mod tests {
             let log = outside.join("events.jsonl");
             std::os::unix::fs::symlink(log, root.join("d/events.jsonl")).unwrap();
         }
-        let names: Vec<_> = runs(&[root]).into_iter().map(|run| run.name).collect();
+        let found = runs(&[root]);
+        assert!(!found.is_partial);
+        let names: Vec<_> = found.runs.into_iter().map(|run| run.name).collect();
         assert_eq!(names, ["a/b".replace('/', std::path::MAIN_SEPARATOR_STR), "c".to_owned()]);
+    }
+    #[test]
+    fn a_large_folder_hides_no_run_next_to_it_and_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        for n in 0..3 {
+            for file in 0..=MAX_ENTRIES_OF_A_FOLDER {
+                let data = folder.path().join(format!("data{n}"));
+                if file == 0 {
+                    fs::create_dir(&data).unwrap();
+                }
+                fs::write(data.join(format!("{file}.txt")), "").unwrap();
+            }
+            let run = folder.path().join(format!("runs/out{n}"));
+            fs::create_dir_all(&run).unwrap();
+            fs::write(run.join("events.jsonl"), "").unwrap();
+        }
+        let found = runs(&[folder.path().to_owned()]);
+        assert!(found.is_partial);
+        assert_eq!(found.runs.len(), 3);
     }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 pub use self::history::Resolution;
 use self::{
-    find::FoundRun,
+    find::{FoundRun, FoundRuns},
     follow::{Follower, glance},
     history::RunHistory,
 };
@@ -49,6 +49,7 @@ pub struct Runs {
 #[derive(Debug, Default)]
 struct RunsState {
     found: Vec<FoundRun>,
+    is_partial: bool,
     found_at: Option<Instant>,
     refreshed_at: Option<Instant>,
     /// The run that the next refresh starts with, in the order of `found`.
@@ -83,6 +84,11 @@ impl Runs {
         self.refresh(&mut state);
         let summaries = state.found.iter().filter_map(|run| state.summaries.get(&run.id));
         summaries.map(|summary| summary.document.clone()).collect()
+    }
+
+    /// Whether the last search ended before it had seen every folder.
+    pub fn is_partial(&self) -> bool {
+        self.lock().is_partial
     }
 
     /// Everything of one run: its curves, evaluations, samples and plan.
@@ -123,7 +129,9 @@ impl Runs {
     fn refresh(&self, state: &mut RunsState) {
         let is_old = |at: Option<Instant>, age| at.is_none_or(|at| at.elapsed() > age);
         if is_old(state.found_at, SEARCH_INTERVAL) {
-            state.found = find::runs(&self.roots);
+            let FoundRuns { runs, is_partial } = find::runs(&self.roots);
+            state.found = runs;
+            state.is_partial = is_partial;
             state.found_at = Some(Instant::now());
             let RunsState { found, summaries, followed, .. } = state;
             let is_there = |id: &str| found.iter().any(|run| run.id == id);

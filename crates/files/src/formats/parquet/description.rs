@@ -30,6 +30,8 @@ pub(super) struct PageHeader {
     pub(super) encoding: i64,
     pub(super) levels_bytes: Option<[i64; 2]>, // of version 2: repetition, definition
     pub(super) is_stored_plain: bool,
+    /// CRC-32 of the page's bytes as they are stored.
+    pub(super) checksum: Option<u32>,
 }
 
 /// The leaves of the schema, and the chunks of one of them.
@@ -179,6 +181,8 @@ pub(super) fn page_header(file: &mut Compact<'_>) -> Result<PageHeader, ThriftEr
         (1, FieldType::Integer) => file.integer().map(|value| header.kind = value),
         (2, FieldType::Integer) => file.integer().map(|value| header.bytes = value),
         (3, FieldType::Integer) => file.integer().map(|value| header.stored_bytes = value),
+        // Signed in the file.
+        (4, FieldType::Integer) => file.integer().map(|value| header.checksum = Some(value as u32)),
         // A data page, or a dictionary.
         (5 | 7, FieldType::Struct) => file.structure(|file, id, field| match (id, field) {
             (1, FieldType::Integer) => file.integer().map(|value| header.n_values = value),

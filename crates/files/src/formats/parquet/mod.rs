@@ -3,7 +3,8 @@
 //! Does not use the crate `parquet`, because its zstd is C, which the default build avoids, and
 //! nanochat's and FineWeb's files have a few plain columns. Supports byte arrays that may be null
 //! and may be in structures, but not in lists; the encodings PLAIN, dictionary and both deltas;
-//! pages of version 1 and 2; no compression, Snappy, gzip and Zstandard.
+//! pages of version 1 and 2; no compression, Snappy, gzip, Brotli, Zstandard and LZ4. A page that
+//! carries a checksum is compared with it.
 //!
 //! Files are not trusted. One page and one dictionary are in memory at a time; no length in a file
 //! is allocated before that many bytes have been read.
@@ -20,6 +21,8 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
 };
+
+use super::compression::ZstdFrames;
 
 use self::{
     description::{ColumnChunk, PageHeader, description, page_header},
@@ -38,6 +41,14 @@ const DELTAS_LIMIT: u64 = 1 << 22;
 
 /// The most bytes of a page's header, which may include statistics with long texts.
 const HEADER_LIMIT: u64 = 16 << 20;
+
+// Compressions, by their number in Parquet's description.
+const UNCOMPRESSED: i64 = 0;
+const SNAPPY: i64 = 1;
+const GZIP: i64 = 2;
+const BROTLI: i64 = 4;
+const ZSTD: i64 = 6;
+const LZ4: i64 = 7;
 
 const MAGIC: [u8; 4] = *b"PAR1";
 const ENCRYPTED_MAGIC: [u8; 4] = *b"PARE";
@@ -71,6 +82,11 @@ pub enum ParquetError {
     /// A column of numbers, or of lists.
     NotText {
         /// Which column.
+        column: String,
+    },
+    /// Several columns have the name, so which one is meant is unknown.
+    Ambiguous {
+        /// The name.
         column: String,
     },
     /// An unsupported compression or encoding.
@@ -169,12 +185,17 @@ impl TextColumn {
         if !leaf.is_text || leaf.is_repeated {
             return Err(ParquetError::NotText { column: column.to_owned() });
         }
+        if leaves.iter().filter(|leaf| leaf.path == column).count() > 1 {
+            return Err(ParquetError::Ambiguous { column: column.to_owned() });
+        }
+        // A group without rows has no bytes, wherever it says that they are.
+        let groups: Vec<_> = groups.into_iter().filter(|chunk| chunk.n_values > 0).collect();
         for chunk in &groups {
             let end = chunk.start.checked_add(chunk.len);
             if chunk.start < 4 || end.is_none_or(|end| end > start) {
                 return Err(ParquetError::Damaged { offset: start });
             }
-            if !matches!(chunk.codec, 0..=2 | 6) {
+            if !matches!(chunk.codec, UNCOMPRESSED | SNAPPY | GZIP | BROTLI | ZSTD | LZ4) {
                 let (what, code) = ("compression", chunk.codec);
                 return Err(ParquetError::NotSupported { column: column.to_owned(), what, code });
             }
@@ -344,6 +365,13 @@ impl TextColumn {
         if self.stored.len() as u64 != stored_bytes {
             return Err(io(io::ErrorKind::UnexpectedEof.into()));
         }
+        if let Some(stored) = header.checksum {
+            let mut found = flate2::Crc::new();
+            found.update(&self.stored);
+            if found.sum() != stored {
+                return Err(damaged());
+            }
+        }
         self.page.clear();
         // In version 2 the levels are never compressed.
         let levels = header.levels_bytes.map_or(Some(0), |[repetition, definition]| {
@@ -355,31 +383,8 @@ impl TextColumn {
         };
         self.page.extend_from_slice(levels);
         let rest = bytes.checked_sub(levels.len() as u64).ok_or_else(damaged)?;
-        let codec = if header.is_stored_plain { 0 } else { self.chunk.codec };
-        let is_whole = match codec {
-            0 => {
-                self.page.extend_from_slice(data);
-                data.len() as u64 == rest
-            }
-            1 => {
-                // The length that Snappy stores, limited by its best ratio: 64 bytes from three.
-                let len = snap::raw::decompress_len(data).map_err(|_| damaged())?;
-                if len as u64 != rest || len > data.len().saturating_mul(32) {
-                    return Err(damaged());
-                }
-                let start = self.page.len();
-                self.page.resize(start + len, 0);
-                let page = &mut self.page[start..];
-                snap::raw::Decoder::new().decompress(data, page).is_ok()
-            }
-            2 => inflate(flate2::read::MultiGzDecoder::new(data), rest, &mut self.page),
-            _ if rest == 0 => true,
-            _ => match ruzstd::decoding::StreamingDecoder::new(data) {
-                Ok(decoder) => inflate(decoder, rest, &mut self.page),
-                Err(_) => false,
-            },
-        };
-        if is_whole { Ok(()) } else { Err(damaged()) }
+        let codec = if header.is_stored_plain { UNCOMPRESSED } else { self.chunk.codec };
+        if decompress(codec, data, rest, &mut self.page) { Ok(()) } else { Err(damaged()) }
     }
 
     fn dictionary_page(&mut self, n_values: u64) -> Result<(), ParquetError> {
@@ -448,6 +453,40 @@ impl TextColumn {
         };
         Ok(n_values > 0)
     }
+}
+
+/// Appends the decompressed `data`; returns whether it has exactly `bytes` bytes.
+fn decompress(codec: i64, data: &[u8], bytes: u64, page: &mut Vec<u8>) -> bool {
+    match codec {
+        UNCOMPRESSED => {
+            page.extend_from_slice(data);
+            data.len() as u64 == bytes
+        }
+        // At its best, Snappy makes three bytes of 64, and LZ4 one of 255: no more is allocated.
+        SNAPPY => into_space(bytes, data.len().saturating_mul(32), page, |space| {
+            snap::raw::Decoder::new().decompress(data, space).ok()
+        }),
+        LZ4 => into_space(bytes, data.len().saturating_mul(255), page, |space| {
+            lz4_flex::block::decompress_into(data, space).ok()
+        }),
+        GZIP => inflate(flate2::read::MultiGzDecoder::new(data), bytes, page),
+        BROTLI => inflate(brotli_decompressor::Decompressor::new(data, 4096), bytes, page),
+        _ if bytes == 0 => true, // Zstandard
+        _ => inflate(ZstdFrames::new(data), bytes, page),
+    }
+}
+
+/// Appends `bytes` bytes, at most `most`, which `fill` must fill completely.
+fn into_space(
+    bytes: u64,
+    most: usize,
+    page: &mut Vec<u8>,
+    fill: impl FnOnce(&mut [u8]) -> Option<usize>,
+) -> bool {
+    let start = page.len();
+    let Some(len) = usize::try_from(bytes).ok().filter(|&len| len <= most) else { return false };
+    page.resize(start + len, 0);
+    fill(&mut page[start..]) == Some(len)
 }
 
 /// Appends the content of `reader`; returns whether it has exactly `bytes` bytes.

@@ -4,8 +4,19 @@ use std::{fs, io::Write, path::Path};
 
 use super::*;
 
-const FILES: [&str; 7] =
-    ["plain", "snappy", "gzip_v2", "zstd", "zstd_v2", "delta_length", "delta_strings"];
+const FILES: [&str; 11] = [
+    "plain",
+    "snappy",
+    "gzip_v2",
+    "zstd",
+    "zstd_v2",
+    "delta_length",
+    "delta_strings",
+    "brotli",
+    "lz4",
+    "checksums",
+    "empty_groups",
+];
 
 fn path(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/formats").join(name)
@@ -41,6 +52,35 @@ fn every_encoding_and_compression_gives_the_texts() {
         }
     }
     assert!(read(File::open(path("required.parquet")).unwrap(), "body").unwrap() == expected);
+}
+
+#[test]
+fn a_file_without_rows_has_no_texts() {
+    let file = File::open(path("no_rows.parquet")).unwrap();
+    assert!(read(file, "text").unwrap().is_empty());
+}
+
+#[test]
+fn two_columns_of_one_name_are_refused() {
+    let error = read(File::open(path("two_columns.parquet")).unwrap(), "body").unwrap_err();
+    assert_eq!(error.to_string(), "it has several columns `body`; rename all but one");
+}
+
+#[test]
+fn a_flipped_bit_in_a_page_with_a_checksum_is_found() {
+    let whole = fs::read(path("checksums.parquet")).unwrap();
+    let expected = read_bytes(&whole, "text").unwrap();
+    // A text of 5000 letters, once in each column; statistics hold no text that long.
+    let inside = (4..whole.len()).filter(|&at| whole[at - 4..=at] == *b"xxxxx");
+    let found = inside.filter(|&at| {
+        let mut changed = whole.clone();
+        changed[at] ^= 1 << (at % 8);
+        read_bytes(&changed, "text").map_or(true, |texts| {
+            assert!(texts == expected, "byte {at}");
+            false
+        })
+    });
+    assert!((4_900..5_000).contains(&found.count()));
 }
 
 #[test]

@@ -27,6 +27,12 @@ fitgpt_say::messages! {
         ja: "列 `{column}` は 1 行に 1 つのテキストではありません",
         de: "ihre Spalte `{column}` enthält nicht einen Text je Zeile",
     }
+    ambiguous(column) {
+        en: "it has several columns `{column}`; rename all but one",
+        zh: "有多个名为 `{column}` 的列；请只保留一个，其余改名",
+        ja: "列 `{column}` が複数あります。1 つを残して名前を変えてください",
+        de: "sie hat mehrere Spalten `{column}`; benennen Sie alle bis auf eine um",
+    }
     column_not_supported(column, what, code) {
         en: "its column `{column}` has {what} {code}, which is not supported",
         zh: "列 `{column}` 的 {what} {code} 不受支持",
@@ -52,6 +58,7 @@ impl Say for ParquetError {
                 no_column(lang, column, format!("`{}`", columns.join("`, `")))
             }
             Self::NotText { column } => column_not_text(lang, column),
+            Self::Ambiguous { column } => ambiguous(lang, column),
             Self::NotSupported { column, what, code } => {
                 column_not_supported(lang, column, what, code)
             }
