@@ -6,7 +6,7 @@ use fitgpt_data::Dataset;
 use fitgpt_exec::Watch;
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
 use fitgpt_model::job::{self, Job};
-use fitgpt_program::units::Bytes;
+use fitgpt_program::{Names, units::Bytes};
 use fitgpt_run::{stop::StopFlag, trainer::Trainer};
 
 const SMALL: [(&str, &str); 8] = [
@@ -40,9 +40,12 @@ fn waits_once(family: &[(&str, &str)]) {
     let target = GpuTarget::new(device.properties());
     let budget = Bytes::new(1 << 30);
     let job = Job::new(&config, data.vocab_size(), Precision::Float32, &target, budget);
-    let plan = job::plan(job.training_programs(), &target).unwrap();
+    let programs = job.training_programs(Names::Kept);
+    let handles = programs.handles();
+    let plan = job::plan(programs, &target).unwrap();
     let gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
-    let mut trainer = Trainer::new(Box::new(gpu), config, job, data, Scaler::NONE).unwrap();
+    let mut trainer =
+        Trainer::new(Box::new(gpu), config, job, handles, data, Scaler::NONE).unwrap();
     trainer.initialise().unwrap();
     for _ in 0..3 {
         let before = device.copies_to_host();

@@ -166,7 +166,7 @@ fn trainer(folder: &Path, target: CpuTarget, keys: &[(&str, &str)]) -> Trainer {
         RunSetup::new(&config, VOCAB, precision, &runner, device, runner.overhead()).unwrap();
     let data = Dataset::open(folder.to_str().unwrap(), Path::new("/")).unwrap();
     let scaler = if precision == Precision::Float16 { Scaler::DYNAMIC } else { Scaler::NONE };
-    Trainer::new(setup.backend().unwrap(), config, setup.job, data, scaler).unwrap()
+    Trainer::new(setup.backend().unwrap(), config, setup.job, setup.handles, data, scaler).unwrap()
 }
 
 fn save(folder: &Path, trainer: &mut Trainer) {

@@ -12,7 +12,7 @@ use fitgpt_exec::{
 use fitgpt_model::job;
 use fitgpt_program::{
     Adam, AdjustLr, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole,
-    units::{Bytes, DType, TensorId},
+    units::{Bytes, DType, ProgramId, TensorId},
 };
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -79,21 +79,21 @@ impl UpdateProgram {
     }
 
     fn write(&mut self, tensor: usize, bytes: &[u8]) {
-        self.backend.write(0, TensorId(tensor as u32), Bytes::ZERO, bytes).unwrap();
+        self.backend.write(ProgramId(0), TensorId(tensor as u32), Bytes::ZERO, bytes).unwrap();
     }
 
     fn read(&mut self, tensor: usize) -> Vec<u8> {
         let id = TensorId(tensor as u32);
-        let size = self.backend.plan().program(0).get(id).bytes();
+        let size = self.backend.plan().program(ProgramId(0)).get(id).bytes();
         let mut bytes = vec![0; size.get() as usize];
-        self.backend.read(0, id, Bytes::ZERO, &mut bytes).unwrap();
+        self.backend.read(ProgramId(0), id, Bytes::ZERO, &mut bytes).unwrap();
         bytes
     }
 
     fn run(&mut self, lr: f32) {
         self.arguments.lr = lr;
         self.arguments.updates += 1;
-        self.backend.run(0, &self.arguments).unwrap();
+        self.backend.run(ProgramId(0), &self.arguments).unwrap();
     }
 }
 

@@ -8,7 +8,7 @@ use fitgpt_model::{
     job::{self, Job},
     report::PhaseReport,
 };
-use fitgpt_program::{TensorClass, units::Bytes};
+use fitgpt_program::{Names, TensorClass, units::Bytes};
 
 /// A target that is the same on every machine.
 fn target() -> CpuTarget {
@@ -29,15 +29,15 @@ fn config(text: &str, changes: &[(&str, &str)]) -> Config {
 /// Every phase by class in bytes, the arena, and how near it is to the bound.
 fn described(config: &Config, vocab: u32) -> String {
     let job = Job::new(config, vocab, Precision::Float32, &target(), Bytes::ZERO);
-    let programs = job.training_programs();
+    let programs = job.training_programs(Names::Kept);
     let mut text = String::new();
     let mut bound = Bytes::ZERO;
     let mut phases: Vec<_> =
-        programs.iter().map(|p| PhaseReport::of(p.name(), [p], &target())).collect();
+        programs.all().map(|p| PhaseReport::of(p.name(), [p], &target())).collect();
     for phase in &phases {
         bound = bound.max(phase.peak_bytes);
     }
-    phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target()));
+    phases.push(PhaseReport::of("sample", job.sampling_programs().both(), &target()));
     for phase in phases {
         let PhaseReport { name, peak_bytes, at, classes } = phase;
         let _ = writeln!(text, "{name}: {} at op {} {}", peak_bytes.get(), at.index, at.op);
@@ -45,7 +45,7 @@ fn described(config: &Config, vocab: u32) -> String {
             let _ = writeln!(text, "  {:<12}{:>14}", class.name(), bytes.get());
         }
     }
-    let ops: Vec<_> = programs.iter().map(|p| p.ops().len()).collect();
+    let ops: Vec<_> = programs.all().map(|p| p.ops().len()).collect();
     let plan = job::plan(programs, &target()).unwrap();
     let arena = plan.plan().arena_bytes();
     assert!(arena.get() <= bound.get() / 50 * 51, "{arena} is more than 2 % above {bound}");

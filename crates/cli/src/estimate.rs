@@ -11,10 +11,10 @@ use fitgpt_fit::{
     torch,
 };
 use fitgpt_model::{
-    job::{EVALUATE, Job, TRAIN, UPDATE},
+    job::Job,
     report::{DeviceMemory, Overhead},
 };
-use fitgpt_program::{Program, units::Bytes};
+use fitgpt_program::{Names, Program, units::Bytes};
 use fitgpt_run::{
     bench::{Measured, TimedProgram},
     device::Runner,
@@ -68,18 +68,18 @@ impl Bounds {
     pub(super) fn new(job: &Job, sampling: &Job, precision: Precision, card: &RatedCard) -> Self {
         let training = job.training;
         let of = |program: &Program, tokens| estimate(program, tokens, precision, &card.rates);
-        let mut programs = Vec::new();
         let tokens = training.batch * training.seq;
-        let lists = job.training_programs();
-        programs.push(of(&lists[TRAIN], tokens));
-        programs.push(of(&lists[UPDATE], 0));
-        programs.push(of(&lists[EVALUATE], training.eval_batch * training.eval_seq));
-        let [prefill, decode] = <[Program; 2]>::try_from(sampling.sampling_programs())
-            .expect("sampling is a prompt and a token");
-        programs.push(of(&prefill, sampling.model.block.into()));
-        programs.push(of(&decode, sampling.samples));
+        let lists = job.training_programs(Names::Kept);
+        let [train, update, evaluate] = lists.phases();
+        let (train, update) = (of(train, tokens), of(update, 0));
+        let evaluate = of(evaluate, training.eval_batch * training.eval_seq);
+        let lists = sampling.sampling_programs();
+        let [prefill, decode] = lists.both();
+        let prefill = of(prefill, sampling.model.block.into());
+        let decode = of(decode, sampling.samples);
         let micro_batches = training.accumulation;
-        let step_ms = micro_batches as f64 * programs[TRAIN].ms + programs[UPDATE].ms;
+        let step_ms = micro_batches as f64 * train.ms + update.ms;
+        let programs = vec![train, update, evaluate, prefill, decode];
         let tokens_per_s = (micro_batches * tokens) as f64 / step_ms * 1e3;
         Self { precision: precision.name(), step_ms, tokens_per_s, programs }
     }

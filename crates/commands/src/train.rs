@@ -295,9 +295,16 @@ impl PlannedRun {
         train::write_tokenizer(tokenizer_folder.as_deref(), &architecture, &folder)?;
         let samples = prompt::in_training(&config, &folder, &architecture)?;
         let scaler = scaler(here.runner.precision(&config));
-        let RunSetup { job, report, .. } = planned;
-        let trainer =
-            Trainer::of_rank(Rc::clone(&ranks), backend, config.clone(), job, data, scaler);
+        let RunSetup { job, report, handles, .. } = planned;
+        let trainer = Trainer::of_rank(
+            Rc::clone(&ranks),
+            backend,
+            config.clone(),
+            job,
+            handles,
+            data,
+            scaler,
+        );
         let mut trainer = together(&ranks, trainer.map_err(Failure::from))?;
         let loaded = load(start, &mut trainer, &begun.held, &log, request.note);
         let loaded = loaded.and_then(|mut loaded| {
@@ -332,8 +339,15 @@ impl PlannedRun {
     fn follow(self, backend: Box<dyn Backend>) -> Result<Opening, Failure> {
         let Self { ranks, config, data, here, planned, .. } = self;
         let scaler = scaler(here.runner.precision(&config));
-        let trainer =
-            Trainer::of_rank(Rc::clone(&ranks), backend, config, planned.job, data, scaler);
+        let trainer = Trainer::of_rank(
+            Rc::clone(&ranks),
+            backend,
+            config,
+            planned.job,
+            planned.handles,
+            data,
+            scaler,
+        );
         let trainer = together(&ranks, trainer.map_err(Failure::from))?;
         Ok(Opening::Following(Box::new(trainer)))
     }

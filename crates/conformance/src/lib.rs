@@ -30,7 +30,7 @@ use fitgpt_exec::{
 use fitgpt_program::{
     Program,
     memory::{Limits, Target, VerifiedPlan, place, verify},
-    units::{Bytes, DType, TensorId},
+    units::{Bytes, DType, ProgramId, TensorId},
 };
 
 use self::case::{Expected, OpCase};
@@ -197,16 +197,16 @@ fn results(
 ) -> Result<Vec<Vec<u8>>, BackendError> {
     let mut backend = planned(vec![case.program.clone()], target, make)?;
     for (index, bytes) in (0..).zip(&case.inputs) {
-        backend.write(0, TensorId(index), Bytes::ZERO, bytes)?;
+        backend.write(ProgramId::FIRST, TensorId(index), Bytes::ZERO, bytes)?;
     }
-    backend.run(0, &case.arguments)?;
+    backend.run(ProgramId::FIRST, &case.arguments)?;
     let ids = (0..case.program.tensors().len() as u32).map(TensorId);
-    ids.map(|tensor| bytes_of(&mut *backend, 0, tensor)).collect()
+    ids.map(|tensor| bytes_of(&mut *backend, ProgramId::FIRST, tensor)).collect()
 }
 
 fn bytes_of(
     backend: &mut dyn Backend,
-    program: usize,
+    program: ProgramId,
     tensor: TensorId,
 ) -> Result<Vec<u8>, BackendError> {
     let size = backend.plan().program(program).get(tensor).bytes();
@@ -255,7 +255,7 @@ mod tests {
 
         fn run_part(
             &mut self,
-            program: usize,
+            program: ProgramId,
             ops: Range<usize>,
             arguments: &Arguments,
         ) -> Result<(), BackendError> {
@@ -264,7 +264,7 @@ mod tests {
 
         fn run_op_by_op(
             &mut self,
-            program: usize,
+            program: ProgramId,
             arguments: &Arguments,
             ended: &mut dyn FnMut(OpIndex),
         ) -> Result<(), BackendError> {
@@ -273,7 +273,7 @@ mod tests {
 
         fn write(
             &mut self,
-            program: usize,
+            program: ProgramId,
             tensor: TensorId,
             start: Bytes,
             values: &[u8],
@@ -283,7 +283,7 @@ mod tests {
 
         fn read(
             &mut self,
-            program: usize,
+            program: ProgramId,
             tensor: TensorId,
             start: Bytes,
             values: &mut [u8],

@@ -16,13 +16,14 @@ use fitgpt_model::{
     decoder::{decode, prefill, train},
     family::gpt2::Gpt2Sizes,
     optimizer::Optimizer,
+    programs::{SamplingHandles, SamplingPrograms},
     shard::Share,
     training::{Recompute, Training},
 };
 use fitgpt_program::{
     Adam, Gelu, Names, Program, Rope, RopeScaling, TensorClass,
     memory::Target,
-    units::{Bytes, DType, Real, TensorId},
+    units::{Bytes, DType, ProgramId, Real, TensorId},
 };
 
 use super::{
@@ -159,7 +160,7 @@ fn judge_training(
 
     let defined = gradients(case, &whole, &ReferenceTarget(WATCHED), &mut reference)?;
     let name = format!("{}, {}, against the reference", case.model.family, case.dtype);
-    let ops = train(&case.model, &whole, Names::Kept).ops().len();
+    let ops = train(&case.model, &whole, Names::Kept).program.ops().len();
     compare(verdict, &name, chain(case.dtype, ops), &defined, &kept);
 
     let layers = case.model.layers;
@@ -194,13 +195,13 @@ fn gradients(
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-    let program = train(&case.model, training, Names::Kept);
+    let program = train(&case.model, training, Names::Kept).program;
     let mut run = ModelRun::new(program, training, case.weights(), target, make)?;
     run.step()?;
     let mut list = Vec::new();
     for (tensor, of) in (0..).map(TensorId).zip(run.program.state()) {
         if of.class == TensorClass::Gradient || of.name == "loss" {
-            list.push((of.name.clone(), bytes_of(&mut *run.backend, 0, tensor)?));
+            list.push((of.name.clone(), bytes_of(&mut *run.backend, ProgramId::FIRST, tensor)?));
         }
     }
     Ok(list)
@@ -236,12 +237,12 @@ impl ModelRun {
                     .flat_map(|s| (0..seq).map(move |t| token(s, t + ahead)))
                     .flat_map(u32::to_ne_bytes)
                     .collect();
-                self.backend.write(0, tensor, Bytes::ZERO, &tokens)?;
+                self.backend.write(ProgramId::FIRST, tensor, Bytes::ZERO, &tokens)?;
             }
             let loss_scale = LOSS_SCALE;
             let arguments =
                 Arguments { step: 7, first_sequence, loss_scale, ..Arguments::default() };
-            self.backend.run(0, &arguments)?;
+            self.backend.run(ProgramId::FIRST, &arguments)?;
         }
         Ok(())
     }
@@ -273,7 +274,12 @@ fn fill_state(
         let normals = normals(index, tensor.count() as usize);
         let values: Vec<_> = normals.into_iter().map(|normal| mean + std * normal).collect();
         let values = widen(weights, &narrow(weights, &values));
-        backend.write(0, TensorId(index), Bytes::ZERO, &narrow(tensor.dtype, &values))?;
+        backend.write(
+            ProgramId::FIRST,
+            TensorId(index),
+            Bytes::ZERO,
+            &narrow(tensor.dtype, &values),
+        )?;
     }
     Ok(())
 }
@@ -303,19 +309,22 @@ fn judge_sampling(
     const BATCH: u64 = 2;
     const PROMPT: u64 = 4;
     let ModelCase { model, dtype, .. } = *case;
-    let programs = vec![prefill(&model, BATCH, dtype), decode(&model, BATCH, dtype)];
-    let state = programs[0].clone();
+    let programs = SamplingPrograms {
+        prefill: prefill(&model, BATCH, dtype),
+        decode: decode(&model, BATCH, dtype),
+    };
+    let SamplingHandles { prefill, decode } = programs.handles();
+    let state = programs.prefill.program.clone();
     let tolerance = chain(dtype, state.ops().len());
-    let logits = [0, 1].map(|p| programs[p].find("logits").expect("the builder names this tensor"));
-    let tokens = [0, 1].map(|p| programs[p].find("tokens").expect("the builder names this tensor"));
-    let mut backend = planned(programs, target, make)?;
+    let mut backend = planned(programs.into(), target, make)?;
     fill_state(&mut *backend, &state, case.weights())?;
     let block = u64::from(MODEL.block);
     let prompt = |backend: &mut dyn Backend, cache_row, length| {
         let ids = (0..block).flat_map(|t| token(cache_row, t).to_ne_bytes());
-        backend.write(0, tokens[0], Bytes::ZERO, &ids.collect::<Vec<_>>())?;
-        backend.run(0, &Arguments { length, cache_row, ..Arguments::default() })?;
-        bytes_of(backend, 0, logits[0])
+        let ids = ids.collect::<Vec<_>>();
+        backend.write(prefill.program, prefill.tensors.tokens, Bytes::ZERO, &ids)?;
+        backend.run(prefill.program, &Arguments { length, cache_row, ..Arguments::default() })?;
+        bytes_of(backend, prefill.program, prefill.tensors.logits)
     };
 
     let whole: Vec<_> = (PROMPT + 1..=block)
@@ -326,9 +335,10 @@ fn judge_sampling(
     }
     for (length, whole) in (PROMPT..block).zip(whole) {
         let ids = (0..BATCH).flat_map(|b| token(b, length).to_ne_bytes()).collect::<Vec<_>>();
-        backend.write(1, tokens[1], Bytes::ZERO, &ids)?;
-        backend.run(1, &Arguments { length, ..Arguments::default() })?;
-        let found = elements(DType::F32, &bytes_of(&mut *backend, 1, logits[1])?);
+        backend.write(decode.program, decode.tensors.tokens, Bytes::ZERO, &ids)?;
+        backend.run(decode.program, &Arguments { length, ..Arguments::default() })?;
+        let bytes = bytes_of(&mut *backend, decode.program, decode.tensors.logits)?;
+        let found = elements(DType::F32, &bytes);
         let expected = elements(DType::F32, &whole.concat());
         let worst = furthest(&expected, &found, |_| true, tolerance);
         let (op, case, tensor) = ("decode", format!("{dtype}, token {length}"), "logits".into());
@@ -357,13 +367,13 @@ mod tests {
 
         fn values(&mut self, name: &str) -> Vec<f64> {
             let tensor = self.program.find(name).unwrap();
-            widen(DType::F32, &bytes_of(&mut *self.backend, 0, tensor).unwrap())
+            widen(DType::F32, &bytes_of(&mut *self.backend, ProgramId::FIRST, tensor).unwrap())
         }
 
         fn set(&mut self, name: &str, values: &[f64]) {
             let tensor = self.program.find(name).unwrap();
             let bytes = narrow(DType::F32, values);
-            self.backend.write(0, tensor, Bytes::ZERO, &bytes).unwrap();
+            self.backend.write(ProgramId::FIRST, tensor, Bytes::ZERO, &bytes).unwrap();
         }
 
         /// The loss of the step with `parameter` moved along `direction`.
@@ -412,7 +422,7 @@ mod tests {
 
         fn run_part(
             &mut self,
-            program: usize,
+            program: ProgramId,
             ops: Range<usize>,
             arguments: &Arguments,
         ) -> Result<(), BackendError> {
@@ -422,7 +432,7 @@ mod tests {
 
         fn run_op_by_op(
             &mut self,
-            program: usize,
+            program: ProgramId,
             arguments: &Arguments,
             ended: &mut dyn FnMut(OpIndex),
         ) -> Result<(), BackendError> {
@@ -432,7 +442,7 @@ mod tests {
 
         fn write(
             &mut self,
-            program: usize,
+            program: ProgramId,
             tensor: TensorId,
             start: Bytes,
             values: &[u8],
@@ -456,7 +466,7 @@ mod tests {
 
         fn read(
             &mut self,
-            program: usize,
+            program: ProgramId,
             tensor: TensorId,
             start: Bytes,
             values: &mut [u8],
@@ -475,7 +485,8 @@ mod tests {
                 gradients(&case, &training, &ReferenceTarget(WATCHED), make).unwrap()
             };
             let defined = of(&mut reference);
-            let tolerance = chain(dtype, train(&case.model, &training, Names::Kept).ops().len());
+            let tolerance =
+                chain(dtype, train(&case.model, &training, Names::Kept).program.ops().len());
             for fault in [NoBias, NextPosition, NoScale, MeanOfLoss] {
                 let found =
                     of(&mut |plan| Ok(Box::new(Faulty { backend: reference(plan)?, fault })));
@@ -499,8 +510,10 @@ mod tests {
 
     fn check_gradients(case: &ModelCase, step: f64, most: f64) {
         let training = case.training(SEQUENCES, Recompute { blocks: 1, cheap: 1 });
-        let mut run =
-            ModelRun::on_the_reference(train(&case.model, &training, Names::Kept), &training);
+        let mut run = ModelRun::on_the_reference(
+            train(&case.model, &training, Names::Kept).program,
+            &training,
+        );
         run.step().unwrap();
         let parameters = case.model.parameters();
         let scale = 1.0 / f64::from(LOSS_SCALE);
@@ -539,10 +552,12 @@ mod tests {
             let case = ModelCase { dtype, ..F32 };
             let training =
                 Training { dropout: 0.0, ..case.training(SEQUENCES, Recompute::default()) };
-            let mut trained =
-                ModelRun::on_the_reference(train(&case.model, &training, Names::Kept), &training);
+            let mut trained = ModelRun::on_the_reference(
+                train(&case.model, &training, Names::Kept).program,
+                &training,
+            );
             trained.step().unwrap();
-            let program = evaluate(&case.model, &training, Names::Kept);
+            let program = evaluate(&case.model, &training, Names::Kept).program;
             let mut evaluated = ModelRun::on_the_reference(program, &training);
             evaluated.step().unwrap();
             let mean = evaluated.values("losses").iter().sum::<f64>() / SEQUENCES as f64;

@@ -24,7 +24,7 @@ use fitgpt_program::{
     Access, Adam, Dropout, DropoutSite, Gelu, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
     Tensor, TensorClass, TensorRole,
     memory::{Limits, Target, VerifiedPlan, place, verify},
-    units::{Bytes, DType, TensorId},
+    units::{Bytes, DType, ProgramId, TensorId},
 };
 use half::{bf16, f16};
 
@@ -490,7 +490,7 @@ fn plan(program: &Program, target: &impl Target) -> VerifiedPlan {
 
 /// Fills tensors with values similar to activations, the same for every backend.
 fn fill(backend: &mut dyn Backend, vocab: u64) {
-    let program = backend.plan().program(0).clone();
+    let program = backend.plan().program(ProgramId(0)).clone();
     let mut state = 1_u32;
     for (index, tensor) in program.tensors().iter().enumerate() {
         if tensor.life != Life::Input {
@@ -535,7 +535,7 @@ fn fill(backend: &mut dyn Backend, vocab: u64) {
             }
         };
         let id = TensorId(index as u32);
-        backend.write(0, id, Bytes::ZERO, &bytes).expect("the write succeeds");
+        backend.write(ProgramId(0), id, Bytes::ZERO, &bytes).expect("the write succeeds");
     }
 }
 
@@ -546,7 +546,7 @@ fn arguments(program: &Program) -> Arguments {
 
 /// Every float of every tensor that the op changes.
 fn results(backend: &mut dyn Backend) -> Vec<(String, DType, Vec<f32>)> {
-    let program = backend.plan().program(0).clone();
+    let program = backend.plan().program(ProgramId(0)).clone();
     let changed = program.ops()[0].operands().into_iter();
     let changed = changed.filter(|o| o.access != Access::Reads).map(|o| o.tensor);
     let mut results = Vec::new();
@@ -556,7 +556,7 @@ fn results(backend: &mut dyn Backend) -> Vec<(String, DType, Vec<f32>)> {
             continue; // working memory, not a result
         }
         let mut bytes = vec![0; tensor.bytes().index()];
-        backend.read(0, id, Bytes::ZERO, &mut bytes).expect("the read succeeds");
+        backend.read(ProgramId(0), id, Bytes::ZERO, &mut bytes).expect("the read succeeds");
         let values = match tensor.dtype {
             DType::Bf16 => {
                 bytemuck::cast_slice::<_, bf16>(&bytes).iter().map(|x| x.to_f32()).collect()
@@ -581,7 +581,7 @@ fn check(case: &TimedOp, target: CpuTarget) {
         Reference::new(plan(&case.program, &device), Limits::HOST, Watch::Off).expect("a backend");
     let mut both = [&mut cpu as &mut dyn Backend, &mut reference].map(|backend| {
         fill(backend, CHECKED.vocab);
-        backend.run(0, &arguments).expect("the op runs");
+        backend.run(ProgramId(0), &arguments).expect("the op runs");
         results(backend)
     });
     let [found, expected] = &mut both;
@@ -614,13 +614,13 @@ fn time(case: &TimedOp, target: CpuTarget, peak_flops: f64, peak_bytes: f64) {
         .map_or(vocab, |wte| program.get(wte).shape[0]);
     let mut cpu = Cpu::new(plan(program, &target), target, Watch::Off).expect("a backend");
     fill(&mut cpu, vocab);
-    cpu.run(0, &arguments).expect("the op runs");
+    cpu.run(ProgramId(0), &arguments).expect("the op runs");
     let mut best = f64::INFINITY;
     let begin = Instant::now();
     let mut runs = 0;
     while runs < 3 || (begin.elapsed().as_secs_f64() < 0.5 && runs < 200) {
         let start = Instant::now();
-        cpu.run(0, &arguments).expect("the op runs");
+        cpu.run(ProgramId(0), &arguments).expect("the op runs");
         best = best.min(start.elapsed().as_secs_f64());
         runs += 1;
     }

@@ -23,7 +23,7 @@ use bytemuck::Pod;
 use fitgpt_program::{
     Access, Op, Program,
     memory::{PlacedOperand, Slot, VerifiedPlan},
-    units::{Bytes, DType, OpIndex, TensorId},
+    units::{Bytes, DType, OpIndex, ProgramId, TensorId},
 };
 
 /// There is no memory for an arena.
@@ -128,7 +128,7 @@ impl Arena {
     }
 
     /// The tensors of one op, as slices that do not overlap.
-    pub fn operands(&mut self, program: usize, op: OpIndex) -> Operands<'_> {
+    pub fn operands(&mut self, program: ProgramId, op: OpIndex) -> Operands<'_> {
         Operands {
             chunks: &self.chunks,
             plan: &self.plan,
@@ -141,7 +141,7 @@ impl Arena {
     }
 
     /// The bytes of a tensor, between runs.
-    pub fn tensor(&self, program: usize, tensor: TensorId) -> &[u8] {
+    pub fn tensor(&self, program: ProgramId, tensor: TensorId) -> &[u8] {
         let range = range(&self.chunks, self.plan.slot(program, tensor));
         // SAFETY: `range` is inside a chunk, which was filled when it was allocated, and `&self`
         // prevents writes while this slice is alive.
@@ -149,12 +149,12 @@ impl Arena {
     }
 
     /// The bytes of a tensor, to be changed between runs.
-    pub(crate) fn tensor_mut(&mut self, program: usize, tensor: TensorId) -> &mut [u8] {
+    pub(crate) fn tensor_mut(&mut self, program: ProgramId, tensor: TensorId) -> &mut [u8] {
         self.slot_mut(self.plan.slot(program, tensor))
     }
 
     /// The bytes of an op's scratch, to be changed between ops; empty if it needs none.
-    pub(crate) fn scratch_mut(&mut self, program: usize, op: OpIndex) -> &mut [u8] {
+    pub(crate) fn scratch_mut(&mut self, program: ProgramId, op: OpIndex) -> &mut [u8] {
         self.plan.scratch(program, op).map_or(&mut [], |slot| self.slot_mut(slot))
     }
 
@@ -252,7 +252,7 @@ fn ask_for_huge_pages(start: NonNull<u8>, size: usize) {
 pub struct Operands<'a> {
     chunks: &'a [Chunk],
     plan: &'a VerifiedPlan,
-    program: usize,
+    program: ProgramId,
     op: OpIndex,
     scratch: Option<Slot>,
     given: u64, // one bit for each writable operand that was handed out
@@ -366,8 +366,8 @@ mod tests {
     fn the_host_and_an_op_see_each_others_writes() {
         let mut arena = arena();
         let x = [1.0f32, 2.0, 3.0, 4.0, 5.0];
-        arena.tensor_mut(0, X).copy_from_slice(bytemuck::cast_slice(&x));
-        let mut operands = arena.operands(0, FIRST);
+        arena.tensor_mut(ProgramId(0), X).copy_from_slice(bytemuck::cast_slice(&x));
+        let mut operands = arena.operands(ProgramId(0), FIRST);
         assert_eq!(operands.op().name(), "op");
         // Twice: a tensor that is only read is shared. All of these are alive at the same time.
         let (first, second) = (operands.read::<f32>(X), operands.read::<f32>(X));
@@ -379,13 +379,16 @@ mod tests {
         assert_eq!(scratch, [7, 7]);
         assert!(operands.scratch::<u64>().is_empty(), "handed out once");
         let doubled = x.map(|x| 2.0 * x);
-        assert_eq!(bytemuck::cast_slice::<_, f32>(arena.tensor(0, OUT)), doubled);
+        assert_eq!(bytemuck::cast_slice::<_, f32>(arena.tensor(ProgramId(0), OUT)), doubled);
     }
 
     #[test]
     fn a_tensor_that_no_op_touches_has_no_bytes() {
         let mut arena = arena();
-        assert!(arena.tensor(0, UNUSED).is_empty() && arena.tensor_mut(0, UNUSED).is_empty());
+        assert!(
+            arena.tensor(ProgramId(0), UNUSED).is_empty()
+                && arena.tensor_mut(ProgramId(0), UNUSED).is_empty()
+        );
     }
 
     #[test]
@@ -408,21 +411,21 @@ mod tests {
     #[should_panic(expected = "handed out before")]
     fn a_tensor_that_is_changed_is_handed_out_once() {
         let mut arena = arena();
-        let mut operands = arena.operands(0, FIRST);
+        let mut operands = arena.operands(ProgramId(0), FIRST);
         let _ = (operands.write::<f32>(OUT), operands.write::<f32>(OUT));
     }
 
     #[test]
     #[should_panic(expected = "only reads this tensor")]
     fn a_tensor_that_is_read_is_never_handed_out_for_writing() {
-        arena().operands(0, FIRST).write::<f32>(X);
+        arena().operands(ProgramId(0), FIRST).write::<f32>(X);
     }
 
     #[test]
     #[should_panic(expected = "of a chunk of")]
     fn bytes_past_the_end_of_a_chunk_are_refused() {
         let mut arena = arena();
-        let slot = arena.plan().slot(0, OUT);
+        let slot = arena.plan().slot(ProgramId(0), OUT);
         arena.guard_after(slot, Bytes::new(1 << 20));
     }
 
@@ -435,6 +438,6 @@ mod tests {
         let (start, end) = (Bytes::new(1 << 20), Bytes::new((1 << 20) + 4));
         slots.push(Slot { space: Space::Device, chunk: 0, start, end });
         let plan = verify(Plan { programs, chunks }, &HOST).unwrap();
-        Arena::new(plan, 0).unwrap().tensor(0, TensorId(3));
+        Arena::new(plan, 0).unwrap().tensor(ProgramId(0), TensorId(3));
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use fitgpt_program::{
     Op, Program,
     memory::{Limits, Slot, VerifiedPlan},
-    units::{Bytes, OpIndex, TensorId},
+    units::{Bytes, OpIndex, ProgramId, TensorId},
 };
 
 use crate::{
@@ -57,7 +57,7 @@ pub trait Backend {
     fn plan(&self) -> &VerifiedPlan;
 
     /// Runs program `program` of the plan once.
-    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
+    fn run(&mut self, program: ProgramId, arguments: &Arguments) -> Result<(), BackendError> {
         let count = self.plan().program(program).ops().len();
         self.run_part(program, 0..count, arguments)
     }
@@ -65,7 +65,7 @@ pub trait Backend {
     /// Runs consecutive ops of a program. Running all of its parts in order is one run.
     fn run_part(
         &mut self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         arguments: &Arguments,
     ) -> Result<(), BackendError>;
@@ -74,7 +74,7 @@ pub trait Backend {
     /// asynchronously this waits for each op, so use it only for measurements.
     fn run_op_by_op(
         &mut self,
-        program: usize,
+        program: ProgramId,
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError>;
@@ -82,7 +82,7 @@ pub trait Backend {
     /// Copies `values` into a tensor, from byte `start` on.
     fn write(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &[u8],
@@ -91,7 +91,7 @@ pub trait Backend {
     /// Copies a tensor's bytes out, from byte `start` on.
     fn read(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &mut [u8],
@@ -101,7 +101,7 @@ pub trait Backend {
     /// the device only once if the backend can.
     fn read_scalars(
         &mut self,
-        of: &[(usize, TensorId)],
+        of: &[(ProgramId, TensorId)],
         values: &mut [f32],
     ) -> Result<(), BackendError> {
         assert_eq!(of.len(), values.len());
@@ -151,7 +151,7 @@ impl WatchedArena {
 
     /// All programs share the state, so it does not matter which of them fills a constant.
     fn fill_constants(&mut self) {
-        for program in 0..self.plan().plan().programs.len() {
+        for program in self.plan().ids() {
             for constant in self.plan().program(program).constants() {
                 let mut start = Bytes::ZERO;
                 for row in constant.rows() {
@@ -167,14 +167,14 @@ impl WatchedArena {
         self.arena.plan()
     }
 
-    pub(crate) fn all_ops(&self, program: usize) -> Range<usize> {
+    pub(crate) fn all_ops(&self, program: ProgramId) -> Range<usize> {
         0..self.plan().program(program).ops().len()
     }
 
     /// Runs `kernel` for each of these ops in order.
     pub(crate) fn run(
         &mut self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         ended: &mut dyn FnMut(OpIndex),
         mut kernel: impl FnMut(&Program, &Op, &mut Operands<'_>),
@@ -194,19 +194,19 @@ impl WatchedArena {
     }
 
     /// Every slot that an op reads or writes, including its scratch.
-    fn slots(&self, program: usize, at: OpIndex) -> Vec<Slot> {
+    fn slots(&self, program: ProgramId, at: OpIndex) -> Vec<Slot> {
         let operands = self.plan().operands(program, at).iter().map(|operand| operand.slot);
         operands.chain(self.plan().scratch(program, at)).collect()
     }
 
-    fn set_guards(&mut self, program: usize, at: OpIndex) {
+    fn set_guards(&mut self, program: ProgramId, at: OpIndex) {
         self.arena.scratch_mut(program, at).fill(POISON);
         for slot in self.slots(program, at) {
             self.arena.guard_after(slot, self.guard).fill(GUARD);
         }
     }
 
-    fn check_guards(&mut self, program: usize, at: OpIndex) {
+    fn check_guards(&mut self, program: ProgramId, at: OpIndex) {
         for slot in self.slots(program, at) {
             let untouched = self.arena.guard_after(slot, self.guard).iter().all(|b| *b == GUARD);
             let name = self.plan().program(program).ops()[at.index()].name();
@@ -215,7 +215,7 @@ impl WatchedArena {
     }
 
     /// Poisons the tensors that no later op reads.
-    fn poison_unused(&mut self, program: usize, at: OpIndex) {
+    fn poison_unused(&mut self, program: ProgramId, at: OpIndex) {
         let unused = self.plan().operands(program, at).iter().filter(|operand| operand.dies);
         let unused: Vec<_> = unused.map(|operand| operand.tensor).collect();
         for tensor in unused {
@@ -226,12 +226,24 @@ impl WatchedArena {
 
 /// Copies to and from tensors.
 impl WatchedArena {
-    pub(crate) fn write(&mut self, program: usize, tensor: TensorId, start: Bytes, values: &[u8]) {
+    pub(crate) fn write(
+        &mut self,
+        program: ProgramId,
+        tensor: TensorId,
+        start: Bytes,
+        values: &[u8],
+    ) {
         let to = self.arena.tensor_mut(program, tensor);
         to[start.index()..][..values.len()].copy_from_slice(values);
     }
 
-    pub(crate) fn read(&self, program: usize, tensor: TensorId, start: Bytes, values: &mut [u8]) {
+    pub(crate) fn read(
+        &self,
+        program: ProgramId,
+        tensor: TensorId,
+        start: Bytes,
+        values: &mut [u8],
+    ) {
         let from = self.arena.tensor(program, tensor);
         values.copy_from_slice(&from[start.index()..][..values.len()]);
     }

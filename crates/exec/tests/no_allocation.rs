@@ -23,7 +23,7 @@ use fitgpt_model::{
 use fitgpt_program::{
     Adam, Gelu, Life, Names,
     memory::{place, verify},
-    units::{Bytes, DType, TensorId},
+    units::{Bytes, DType, ProgramId, TensorId},
 };
 
 struct Counting;
@@ -90,19 +90,19 @@ fn backend(programs: Vec<fitgpt_program::Program>) -> Cpu {
     let plan = verify(place(programs, &target()).unwrap(), &target()).unwrap();
     let mut cpu = Cpu::new(plan, target(), Watch::Off).unwrap();
     // State that can train: small numbers of both signs, positive second moments.
-    let state = cpu.plan().program(0).state().to_vec();
+    let state = cpu.plan().program(ProgramId::FIRST).state().to_vec();
     for (index, tensor) in state.iter().enumerate() {
         let is_zero = tensor.name.starts_with("d_") || tensor.name == "loss";
         let value = |i: u64| if is_zero { 0.0 } else { (i * 37 % 101) as f32 / 1000.0 };
         let values: Vec<f32> = (0..tensor.bytes().get() / 4).map(value).collect();
         let bytes = bytemuck::cast_slice(&values);
-        cpu.write(0, TensorId(index as u32), Bytes::ZERO, bytes).unwrap();
+        cpu.write(ProgramId::FIRST, TensorId(index as u32), Bytes::ZERO, bytes).unwrap();
     }
     cpu
 }
 
 /// Writes tokens into every input of a program.
-fn load(cpu: &mut Cpu, program: usize, tokens: &[u32]) {
+fn load(cpu: &mut Cpu, program: ProgramId, tokens: &[u32]) {
     for index in 0..cpu.plan().program(program).tensors().len() {
         let tensor = &cpu.plan().program(program).tensors()[index];
         if tensor.life == Life::Input {
@@ -120,9 +120,9 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
         for activations in [DType::F32, DType::Bf16, DType::F16] {
             let training = training(dropout, activations);
             let mut cpu = backend(vec![
-                train(&MODEL, &training, Names::Kept),
-                update(&MODEL, &training, Names::Kept),
-                evaluate(&MODEL, &training, Names::Kept),
+                train(&MODEL, &training, Names::Kept).program,
+                update(&MODEL, &training, Names::Kept).program,
+                evaluate(&MODEL, &training, Names::Kept).program,
             ]);
             let mut step = |number: u64| {
                 let arguments = Arguments {
@@ -131,7 +131,7 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
                     lr: 1e-3,
                     ..Arguments::default()
                 };
-                for program in [0, 0, 1, 2] {
+                for program in [0, 0, 1, 2].map(ProgramId) {
                     load(&mut cpu, program, &tokens);
                     cpu.run(program, &arguments).unwrap();
                 }
@@ -143,16 +143,19 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
         }
     }
     for activations in [DType::F32, DType::Bf16] {
-        let mut cpu =
-            backend(vec![prefill(&MODEL, 2, activations), decode(&MODEL, 2, activations)]);
+        let mut cpu = backend(vec![
+            prefill(&MODEL, 2, activations).program,
+            decode(&MODEL, 2, activations).program,
+        ]);
         let mut sample = || {
             for cache_row in [0, 1] {
-                load(&mut cpu, 0, &tokens);
-                cpu.run(0, &Arguments { length: 20, cache_row, ..Arguments::default() }).unwrap();
+                load(&mut cpu, ProgramId(0), &tokens);
+                cpu.run(ProgramId(0), &Arguments { length: 20, cache_row, ..Arguments::default() })
+                    .unwrap();
             }
             for length in 20..30 {
-                load(&mut cpu, 1, &tokens);
-                cpu.run(1, &Arguments { length, ..Arguments::default() }).unwrap();
+                load(&mut cpu, ProgramId(1), &tokens);
+                cpu.run(ProgramId(1), &Arguments { length, ..Arguments::default() }).unwrap();
             }
         };
         sample();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use fitgpt_config::{Precision, Written};
 use fitgpt_fit::torch::CachingAllocator;
 use fitgpt_model::job::{self, Job};
-use fitgpt_program::units::Bytes;
+use fitgpt_program::{Names, units::Bytes};
 
 fn main() {
     let layers = std::env::args().nth(1).unwrap_or_else(|| "1000".to_owned());
@@ -18,7 +18,7 @@ fn main() {
     let config = written.resolve().expect("a good config");
     let began = Instant::now();
     let job = Job::new(&config, 50304, Precision::Float32, &CachingAllocator, Bytes::new(1 << 60));
-    let programs = job.training_programs();
+    let programs = job.training_programs(Names::Kept);
     let built = began.elapsed();
     let plan = job::plan(programs, &CachingAllocator).expect("a plan");
     let arena = plan.plan().arena_bytes();

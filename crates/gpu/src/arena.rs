@@ -255,8 +255,11 @@ fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
 #[cfg(test)]
 mod tests {
     use fitgpt_config::{Precision, Written};
-    use fitgpt_model::job::{self, Job, TRAIN, UPDATE};
-    use fitgpt_program::memory::Space;
+    use fitgpt_model::{
+        job::{self, Job},
+        programs::TrainingHandles,
+    };
+    use fitgpt_program::{Names, memory::Space};
 
     use super::*;
     use crate::{GpuTarget, adapters};
@@ -277,11 +280,12 @@ mod tests {
             }
             let config = written.resolve().unwrap();
             let job = Job::new(&config, 50_304, Precision::Float32, &target, Bytes::new(1 << 40));
-            let plan = job::plan(job.training_programs(), &target).unwrap();
-            let slot = |program: usize, name| {
-                plan.slot(program, plan.program(program).find(name).unwrap())
-            };
-            let slots = [slot(TRAIN, "loss"), slot(UPDATE, "norm")];
+            let programs = job.training_programs(Names::Kept);
+            let TrainingHandles { train, update, .. } = programs.handles();
+            let plan = job::plan(programs, &target).unwrap();
+            let slot =
+                |program, name| plan.slot(program, plan.program(program).find(name).unwrap());
+            let slots = [slot(train.program, "loss"), slot(update.program, "norm")];
             assert!(together(&slots).is_some(), "{layers} layers: {slots:?}");
         }
     }

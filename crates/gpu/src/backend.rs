@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use fitgpt_exec::{Arguments, Backend, BackendError, GUARD, POISON, Watch};
 use fitgpt_program::{
     memory::{Slot, VerifiedPlan},
-    units::{Bytes, OpIndex, TensorId},
+    units::{Bytes, OpIndex, ProgramId, TensorId},
 };
 
 use crate::{
@@ -87,7 +87,7 @@ impl Work {
     /// All programs share the state, so the first program that names a constant fills it.
     fn fill_constants(&self) -> Result<(), BackendError> {
         let mut filled = Vec::new();
-        for program in 0..self.plan.plan().programs.len() {
+        for program in self.plan.ids() {
             for constant in self.plan.program(program).constants() {
                 if filled.contains(&constant.tensor) {
                     continue;
@@ -104,7 +104,7 @@ impl Work {
 
     fn launch(
         &self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         arguments: &Arguments,
         mut after: impl FnMut(OpIndex) -> Result<(), BackendError>,
@@ -127,12 +127,12 @@ impl Work {
         Ok(())
     }
 
-    fn slots(&self, program: usize, at: OpIndex) -> Vec<Slot> {
+    fn slots(&self, program: ProgramId, at: OpIndex) -> Vec<Slot> {
         let operands = self.plan.operands(program, at).iter().map(|operand| operand.slot);
         operands.chain(self.plan.scratch(program, at)).collect()
     }
 
-    fn set_guards(&self, program: usize, at: OpIndex) -> Result<(), BackendError> {
+    fn set_guards(&self, program: ProgramId, at: OpIndex) -> Result<(), BackendError> {
         if let Some(scratch) = self.plan.scratch(program, at) {
             self.arena.fill(&self.device, scratch, POISON)?;
         }
@@ -142,7 +142,7 @@ impl Work {
         Ok(())
     }
 
-    fn check_guards(&self, program: usize, at: OpIndex) -> Result<(), BackendError> {
+    fn check_guards(&self, program: ProgramId, at: OpIndex) -> Result<(), BackendError> {
         let slots = self.slots(program, at).into_iter();
         let guards: Vec<_> = slots.map(|slot| DeviceArena::behind(slot, self.guard)).collect();
         for bytes in self.arena.read_all(&self.device, &guards)? {
@@ -168,7 +168,7 @@ impl Backend for Gpu {
 
     fn run_part(
         &mut self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         arguments: &Arguments,
     ) -> Result<(), BackendError> {
@@ -182,7 +182,7 @@ impl Backend for Gpu {
 
     fn run_op_by_op(
         &mut self,
-        program: usize,
+        program: ProgramId,
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
@@ -201,7 +201,7 @@ impl Backend for Gpu {
 
     fn write(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &[u8],
@@ -212,7 +212,7 @@ impl Backend for Gpu {
 
     fn read(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &mut [u8],
@@ -228,7 +228,7 @@ impl Backend for Gpu {
 
     fn read_scalars(
         &mut self,
-        of: &[(usize, TensorId)],
+        of: &[(ProgramId, TensorId)],
         values: &mut [f32],
     ) -> Result<(), BackendError> {
         let slots: Vec<_> = of.iter().map(|of| self.plan.slot(of.0, of.1)).collect();

@@ -33,7 +33,7 @@ use fitgpt_exec::{Arguments, random};
 use fitgpt_program::{
     Dropout, Op, Program,
     memory::{Slot, VerifiedPlan},
-    units::{DType, OpIndex, TensorId},
+    units::{DType, OpIndex, ProgramId, TensorId},
 };
 
 use crate::{
@@ -78,7 +78,7 @@ pub(crate) struct OpLaunch<'c> {
     device: &'c GpuDevice,
     arena: &'c DeviceArena,
     plan: &'c VerifiedPlan,
-    program: usize,
+    program: ProgramId,
     at: OpIndex,
     listing: &'c Program,
     op: &'c Op,
@@ -92,7 +92,7 @@ impl<'c> OpLaunch<'c> {
         device: &'c GpuDevice,
         arena: &'c DeviceArena,
         plan: &'c VerifiedPlan,
-        (program, at): (usize, OpIndex),
+        (program, at): (ProgramId, OpIndex),
         arguments: &'c Arguments,
     ) -> Self {
         let listing = plan.program(program);

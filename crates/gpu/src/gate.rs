@@ -30,7 +30,7 @@ use fitgpt_model::{
     job::{self, Job},
     training::Recompute,
 };
-use fitgpt_program::units::Bytes;
+use fitgpt_program::{Names, units::Bytes};
 
 use crate::{
     AdapterKind, Gpu, GpuDevice, GpuProperties, GpuRefusal, GpuTarget, adapters,
@@ -217,16 +217,17 @@ fn record_all(case: &GateCase) {
     let mut job = Job::new(&config, vocab, case.precision, &target, Bytes::new(1 << 30));
     job.training.recompute = case.recompute;
     job.samples = 2;
-    for programs in [job.training_programs(), job.sampling_programs()] {
+    let training = Vec::from(job.training_programs(Names::Kept));
+    for programs in [training, job.sampling_programs().into()] {
         for program in &programs {
             target.check(program).unwrap();
         }
-        let count = programs.len();
         let plan = job::plan(programs, &target).unwrap();
+        let mut ids = plan.ids();
         let run = || {
             let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO)?;
             let arguments = Arguments { length: LENGTH, ..Arguments::default() };
-            (0..count).try_for_each(|index| gpu.run(index, &arguments))
+            ids.try_for_each(|program| gpu.run(program, &arguments))
         };
         if let Err(error) = run() {
             panic!("{case:?}: {error}");
@@ -413,8 +414,10 @@ fn a_head_without_stored_kernels_is_refused_by_its_width() {
     let target = GpuTarget::new(properties);
     let job = Job::new(&config, 96, Precision::Float32, &target, Bytes::new(1 << 30));
     let refusal = GpuRefusal::NoKernelForHead { channels: 258, widest: WIDEST_HEAD };
-    for program in [&job.training_programs()[0], &job.sampling_programs()[0]] {
-        assert_eq!(target.check(program), Err(refusal.clone()));
+    for program in
+        [job.training_programs(Names::Kept).train.program, job.sampling_programs().prefill.program]
+    {
+        assert_eq!(target.check(&program), Err(refusal.clone()));
     }
     assert!((1..=WIDEST_HEAD).all(|size| WIDTHS.contains(&padded(size))), "a width has no case");
 }

@@ -17,7 +17,7 @@ use fitgpt_model::{
 };
 use fitgpt_program::{
     Adam, Gelu, Names, Rope, RopeScaling, TensorClass,
-    units::{Bytes, DType, Real, TensorId},
+    units::{Bytes, DType, ProgramId, Real, TensorId},
 };
 
 const GPT2: Model = Gpt2Sizes {
@@ -95,14 +95,16 @@ fn software() -> GpuDevice {
 fn started(model: &Model, device: &GpuDevice, batch: u64) -> Gpu {
     let training = training(batch);
     let target = GpuTarget::new(device.properties());
-    let programs =
-        vec![train(model, &training, Names::Kept), update(model, &training, Names::Kept)];
+    let programs = vec![
+        train(model, &training, Names::Kept).program,
+        update(model, &training, Names::Kept).program,
+    ];
     for program in &programs {
         target.check(program).unwrap();
     }
     let plan = job::plan(programs, &target).unwrap();
     let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
-    let program = gpu.plan().program(0).clone();
+    let program = gpu.plan().program(ProgramId(0)).clone();
     for (index, tensor) in (0..).zip(program.tensors()) {
         let id = TensorId(index);
         let count = 0..tensor.count() as u32;
@@ -116,7 +118,7 @@ fn started(model: &Model, device: &GpuDevice, batch: u64) -> Gpu {
             TensorClass::Parameter => count.flat_map(|i| (noise(i) as f32).to_ne_bytes()).collect(),
             _ => continue,
         };
-        gpu.write(0, id, Bytes::ZERO, &bytes).unwrap();
+        gpu.write(ProgramId(0), id, Bytes::ZERO, &bytes).unwrap();
     }
     gpu
 }
@@ -125,17 +127,17 @@ fn step(gpu: &mut Gpu, step: u64) -> f32 {
     let arguments = Arguments { step, lr: 1e-3, updates: step + 1, ..Arguments::default() };
     // Inputs are written for each step: their bytes may be reused after their last read.
     for name in ["tokens", "targets"] {
-        let input = gpu.plan().program(0).find(name).unwrap();
-        let count = 0..gpu.plan().program(0).get(input).count() as u32;
+        let input = gpu.plan().program(ProgramId(0)).find(name).unwrap();
+        let count = 0..gpu.plan().program(ProgramId(0)).get(input).count() as u32;
         let bytes: Vec<_> = count.flat_map(|i| (i * 37 % GPT2.vocab).to_ne_bytes()).collect();
-        gpu.write(0, input, Bytes::ZERO, &bytes).unwrap();
+        gpu.write(ProgramId(0), input, Bytes::ZERO, &bytes).unwrap();
     }
-    let loss = gpu.plan().program(0).find("loss").unwrap();
-    gpu.write(0, loss, Bytes::ZERO, &[0; 4]).unwrap();
-    gpu.run(0, &arguments).unwrap();
-    gpu.run(1, &arguments).unwrap();
+    let loss = gpu.plan().program(ProgramId(0)).find("loss").unwrap();
+    gpu.write(ProgramId(0), loss, Bytes::ZERO, &[0; 4]).unwrap();
+    gpu.run(ProgramId(0), &arguments).unwrap();
+    gpu.run(ProgramId(1), &arguments).unwrap();
     let mut bytes = [0; 4];
-    gpu.read(0, loss, Bytes::ZERO, &mut bytes).unwrap();
+    gpu.read(ProgramId(0), loss, Bytes::ZERO, &mut bytes).unwrap();
     f32::from_ne_bytes(bytes)
 }
 

@@ -18,6 +18,7 @@ use fitgpt_program::{
 use crate::{
     Model, decoder,
     optimizer::Optimizer,
+    programs::{SamplingPrograms, TrainingPrograms},
     shard::Share,
     training::{Recompute, Training},
 };
@@ -34,23 +35,6 @@ pub struct Job {
     /// Sequences that sampling decodes together.
     pub samples: u64,
 }
-
-/// The index of the training program in [`Job::training_programs`].
-pub const TRAIN: usize = 0;
-/// The index of the optimizer's step.
-pub const UPDATE: usize = 1;
-/// The index of the evaluation.
-pub const EVALUATE: usize = 2;
-
-/// The index of the prompt's program in [`Job::training_programs`], if the run draws samples.
-pub const PREFILL_IN_TRAINING: usize = 3;
-/// The index of the program for one more token there.
-pub const DECODE_IN_TRAINING: usize = 4;
-
-/// The index of the prompt's program in [`Job::sampling_programs`].
-pub const PREFILL: usize = 0;
-/// The index of the program for one more token.
-pub const DECODE: usize = 1;
 
 impl Job {
     /// The job of `config` with the vocabulary of its data, on a device that stores activations
@@ -138,38 +122,27 @@ impl Job {
         }
     }
 
-    /// Train, update and evaluate: [`TRAIN`], [`UPDATE`], [`EVALUATE`]. A run that draws samples
-    /// also has [`PREFILL_IN_TRAINING`] and [`DECODE_IN_TRAINING`].
-    pub fn training_programs(&self) -> Vec<Program> {
-        self.write_training_programs(Names::Kept)
-    }
-
-    /// The same programs without tensor names, which are faster to build and only good for planning.
-    pub fn unnamed_training_programs(&self) -> Vec<Program> {
-        self.write_training_programs(Names::Left)
-    }
-
-    fn write_training_programs(&self, names: Names) -> Vec<Program> {
+    /// Train, update and evaluate, and if the run draws samples the programs of sampling.
+    pub fn training_programs(&self, names: Names) -> TrainingPrograms {
         let Self { model, training, .. } = self;
-        let mut programs = vec![
-            decoder::train(model, training, names),
-            decoder::update(model, training, names),
-            decoder::evaluate(model, training, names),
-        ];
-        if training.sampled > 0 {
-            programs.push(decoder::prefill_in_training(model, training, names));
-            programs.push(decoder::decode_in_training(model, training, names));
+        TrainingPrograms {
+            train: decoder::train(model, training, names),
+            update: decoder::update(model, training, names),
+            evaluate: decoder::evaluate(model, training, names),
+            sampling: (training.sampled > 0).then(|| SamplingPrograms {
+                prefill: decoder::prefill_in_training(model, training, names),
+                decode: decoder::decode_in_training(model, training, names),
+            }),
         }
-        programs
     }
 
-    /// Prefill and decode: [`PREFILL`], [`DECODE`].
-    pub fn sampling_programs(&self) -> Vec<Program> {
+    /// Prefill and decode.
+    pub fn sampling_programs(&self) -> SamplingPrograms {
         let activations = self.training.activations;
-        vec![
-            decoder::prefill(&self.model, self.samples, activations),
-            decoder::decode(&self.model, self.samples, activations),
-        ]
+        SamplingPrograms {
+            prefill: decoder::prefill(&self.model, self.samples, activations),
+            decode: decoder::decode(&self.model, self.samples, activations),
+        }
     }
 
     /// The host memory that holds the tokens and the targets of a batch before they are copied to
@@ -183,7 +156,8 @@ impl Job {
     /// The floating-point work of recomputation, as a share of a step without it.
     pub fn extra_compute(&self) -> f64 {
         let keeping = Training { recompute: Recompute::default(), ..self.training };
-        let flops = |training| decoder::train(&self.model, training, Names::Left).flops() as f64;
+        let flops =
+            |training| decoder::train(&self.model, training, Names::Left).program.flops() as f64;
         flops(&self.training) / flops(&keeping) - 1.0
     }
 }
@@ -195,8 +169,11 @@ pub fn least_staging_bytes(config: &Config) -> Bytes {
 }
 
 /// Places and verifies. Panics if a plan fails verification, because that is a bug in the placer.
-pub fn plan(programs: Vec<Program>, target: &impl Target) -> Result<VerifiedPlan, PlanError> {
-    let plan = place(programs, target)?;
+pub fn plan(
+    programs: impl Into<Vec<Program>>,
+    target: &impl Target,
+) -> Result<VerifiedPlan, PlanError> {
+    let plan = place(programs.into(), target)?;
     Ok(verify(plan, target).unwrap_or_else(|fault| panic!("the planner made a bad plan: {fault}")))
 }
 
@@ -221,7 +198,7 @@ fn cheapest_recompute(
     let with = |blocks, cheap| {
         let recompute = Recompute { blocks, cheap };
         let program = decoder::train(model, &Training { recompute, ..*training }, Names::Left);
-        FitCheck::new(&program, target)
+        FitCheck::new(&program.program, target)
     };
     let fewest = |most, check: &dyn Fn(u32) -> FitCheck| {
         let live_bytes = |n| check(n).live_bytes().map_or(u64::MAX, Bytes::get);
@@ -289,9 +266,9 @@ pub fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 /// same sequences are evaluated. Independent of the number of ranks, so that all evaluate alike.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
     let training = &Training { lanes: 1, share: Share::WHOLE, ..*training };
-    let update = decoder::update(model, training, Names::Left);
-    let free = peak_bytes(&decoder::train(model, training, Names::Left), target)
-        .max(peak_bytes(&update, target));
+    let update = decoder::update(model, training, Names::Left).program;
+    let train = decoder::train(model, training, Names::Left).program;
+    let free = peak_bytes(&train, target).max(peak_bytes(&update, target));
     let state: Bytes = update.state().iter().map(Tensor::bytes).sum();
     let without_state = free.saturating_sub(state);
     let asked = training.eval_batch;
@@ -302,7 +279,7 @@ fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Tar
         if decoder::evaluation_lower_bound(model, &training) > without_state {
             return false;
         }
-        let program = decoder::evaluate(model, &training, Names::Left);
+        let program = decoder::evaluate(model, &training, Names::Left).program;
         program.tensors().iter().all(|tensor| tensor.bytes() <= piece)
             && peak_bytes(&program, target) <= free
     };
@@ -337,7 +314,7 @@ mod tests {
             let config = written.resolve().unwrap();
             let Job { model, training, .. } =
                 Job::unadapted(&config, 300, Precision::Bfloat16, Share::WHOLE);
-            let program = decoder::evaluate(&model, &training, Names::Kept);
+            let program = decoder::evaluate(&model, &training, Names::Kept).program;
             let state: Bytes = program.state().iter().map(Tensor::bytes).sum();
             let peak = peak_bytes(&program, &NoScratch).saturating_sub(state);
             assert!(decoder::evaluation_lower_bound(&model, &training) <= peak, "{keys}");

@@ -12,6 +12,7 @@ pub mod optimizer;
 pub mod shard;
 pub mod training;
 pub mod state;
+pub mod programs;
 pub mod decoder;
 pub mod job;
 pub mod report;

@@ -8,7 +8,7 @@ use fitgpt_program::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::job::PREFILL_IN_TRAINING;
+use crate::programs::TrainingPrograms;
 
 /// The memory that a plan must fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -135,15 +135,12 @@ impl PhaseReport {
     }
 }
 
-/// The phases of a run that has the programs of [`Job::training_programs`].
-///
-/// [`Job::training_programs`]: crate::job::Job::training_programs
-pub fn phases_of_training(programs: &[Program], target: &impl Target) -> Vec<PhaseReport> {
-    let (phases, samples) = programs.split_at(PREFILL_IN_TRAINING);
-    let mut reports: Vec<_> =
-        phases.iter().map(|program| PhaseReport::of(program.name(), [program], target)).collect();
-    if !samples.is_empty() {
-        reports.push(PhaseReport::of("sample_in_training", samples, target));
+/// The phases of training.
+pub fn phases_of_training(programs: &TrainingPrograms, target: &impl Target) -> Vec<PhaseReport> {
+    let of = |program: &Program| PhaseReport::of(program.name(), [program], target);
+    let mut reports: Vec<_> = programs.phases().into_iter().map(of).collect();
+    if let Some(samples) = &programs.sampling {
+        reports.push(PhaseReport::of("sample_in_training", samples.both(), target));
     }
     reports
 }

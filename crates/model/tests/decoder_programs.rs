@@ -70,9 +70,9 @@ fn four_sequences() -> Training {
 
 fn programs(model: &Model, training: &Training) -> Vec<Program> {
     vec![
-        decoder::train(model, training, Names::Kept),
-        decoder::update(model, training, Names::Kept),
-        decoder::evaluate(model, training, Names::Kept),
+        decoder::train(model, training, Names::Kept).program,
+        decoder::update(model, training, Names::Kept).program,
+        decoder::evaluate(model, training, Names::Kept).program,
     ]
 }
 
@@ -119,8 +119,8 @@ fn each_level_of_recomputation_needs_less_than_the_one_before() {
 #[test]
 fn half_precision_halves_the_activations() {
     let half = Training { activations: DType::Bf16, ..four_sequences() };
-    let full = activations(&decoder::train(&gpt2(), &four_sequences(), Names::Kept));
-    let half = activations(&decoder::train(&gpt2(), &half, Names::Kept));
+    let full = activations(&decoder::train(&gpt2(), &four_sequences(), Names::Kept).program);
+    let half = activations(&decoder::train(&gpt2(), &half, Names::Kept).program);
     assert!((half as f64) < 0.51 * full as f64, "{half} of {full}");
 }
 
@@ -128,8 +128,9 @@ fn half_precision_halves_the_activations() {
 fn evaluation_and_update_never_add_to_the_plan() {
     let training = four_sequences();
     let all = planned(&gpt2(), &training).arena_bytes();
-    let train =
-        place(vec![decoder::train(&gpt2(), &training, Names::Kept)], &Host).unwrap().arena_bytes();
+    let train = place(vec![decoder::train(&gpt2(), &training, Names::Kept).program], &Host)
+        .unwrap()
+        .arena_bytes();
     assert_eq!(all, train);
 }
 
@@ -145,7 +146,7 @@ fn small_odd_and_biased_models_can_be_planned() {
             verify(plan, &Host).unwrap();
         }
         for program in [decoder::prefill, decoder::decode] {
-            let plan = place(vec![program(&model, 3, DType::F32)], &Host).unwrap();
+            let plan = place(vec![program(&model, 3, DType::F32).program], &Host).unwrap();
             verify(plan, &Host).unwrap();
         }
     }
@@ -212,7 +213,7 @@ fn every_kind_of_llama_can_be_planned() {
                 verify(place(programs(&model, &training), &Host).unwrap(), &Host).unwrap();
             }
             for program in [decoder::prefill, decoder::decode] {
-                let plan = place(vec![program(&model, 3, DType::F32)], &Host).unwrap();
+                let plan = place(vec![program(&model, 3, DType::F32).program], &Host).unwrap();
                 verify(plan, &Host).unwrap();
             }
         }
@@ -223,7 +224,7 @@ fn every_kind_of_llama_can_be_planned() {
 fn a_program_prints_one_op_per_line() {
     let model = Gpt2Sizes { layers: 1, heads: 1, channels: 8, vocab: 17, ..sizes() }.model();
     let training = Training { batch: 1, seq: 4, ..four_sequences() };
-    let text = decoder::evaluate(&model, &training, Names::Kept).to_string();
+    let text = decoder::evaluate(&model, &training, Names::Kept).program.to_string();
     let expected = "   0  embedded = embed tokens, wte.weight, wpe.weight\n   \
         1  h.0.ln_1, h.0.ln_1.mean, h.0.ln_1.rstd = layer_norm embedded, h.0.ln_1.weight\n";
     assert!(text.starts_with(expected), "{text}");

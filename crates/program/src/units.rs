@@ -138,12 +138,26 @@ impl Real {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpIndex(pub u32);
 
+/// Which program, counted in its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProgramId(pub u32);
+
 /// Which tensor, counted in its program's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TensorId(pub u32);
 
 impl OpIndex {
     /// For indexing the program's list.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl ProgramId {
+    /// A plan's first program. All programs share the state, so this one serves to read and write it.
+    pub const FIRST: Self = Self(0);
+
+    /// For indexing the plan's list.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -15,11 +15,11 @@ use fitgpt_exec::{
 use fitgpt_files::os;
 use fitgpt_model::{
     Model,
-    job::{DECODE, EVALUATE, PREFILL, TRAIN, UPDATE},
+    programs::{ProgramHandle, SamplingHandles, TextTensors, TrainingHandles},
 };
 use fitgpt_program::{
     Program,
-    units::{Bytes, TensorId},
+    units::{Bytes, ProgramId, TensorId},
 };
 use serde::Serialize;
 
@@ -131,16 +131,27 @@ pub fn training(
 ) -> Result<Measured, BackendError> {
     let job = &planned.job;
     let mut backend = planned.backend()?;
-    init::weights(&mut *backend, TRAIN, &job.model.parameters(), config.seed())?;
+    init::weights(&mut *backend, &job.model.parameters(), config.seed())?;
     let training = job.training;
     let mut programs = Vec::new();
     let rate = Arguments { lr: 1e-6, ..Arguments::default() };
-    for (index, tokens) in [
-        (TRAIN, training.batch * training.seq),
-        (UPDATE, 0),
-        (EVALUATE, training.eval_batch * training.eval_seq),
+    let TrainingHandles { train, update, evaluate, .. } = planned.handles;
+    for (program, inputs, tokens) in [
+        (
+            train.program,
+            &[train.tensors.tokens, train.tensors.targets][..],
+            [training.batch, training.seq],
+        ),
+        (update.program, &[], [0, 0]),
+        (
+            evaluate.program,
+            &[evaluate.tensors.batch.tokens, evaluate.tensors.batch.targets],
+            [training.eval_batch, training.eval_seq],
+        ),
     ] {
-        programs.push(timed(&mut *backend, &job.model, index, tokens, &rate, effort)?);
+        let inputs = Inputs::new(&*backend, program, inputs, &job.model);
+        let tokens = tokens.into_iter().product();
+        programs.push(timed(&mut *backend, &inputs, tokens, &rate, effort)?);
     }
     Ok(Measured {
         parameters: job.model.parameter_count(),
@@ -160,56 +171,61 @@ pub fn sampling(
     let model = &planned.job.model;
     let block = u64::from(model.block);
     let mut backend = planned.backend()?;
-    init::weights(&mut *backend, PREFILL, &model.parameters(), config.seed())?;
+    init::weights(&mut *backend, &model.parameters(), config.seed())?;
     let whole = Arguments { length: block, ..Arguments::default() };
-    let prefill = timed(&mut *backend, model, PREFILL, block, &whole, effort)?;
     let last = Arguments { length: block - 1, ..whole };
-    let decode = timed(&mut *backend, model, DECODE, planned.job.samples, &last, effort)?;
+    let SamplingHandles { prefill, decode } = planned.handles;
+    let mut timed = |text: ProgramHandle<TextTensors>, tokens, arguments| {
+        let inputs = Inputs::new(&*backend, text.program, &[text.tensors.tokens], model);
+        timed(&mut *backend, &inputs, tokens, arguments, effort)
+    };
+    let prefill = timed(prefill, block, &whole)?;
+    let decode = timed(decode, planned.job.samples, &last)?;
     Ok([prefill, decode])
 }
 
 /// Inputs of one program: tokens drawn from the whole vocabulary. They are in the workspace, so
 /// each run overwrites them.
 struct Inputs {
+    program: ProgramId,
+    tensors: Vec<TensorId>,
     tokens: Vec<u32>,
-    ids: Vec<TensorId>,
 }
 
 impl Inputs {
-    fn new(program: &Program, model: &Model) -> Self {
-        let ids: Vec<_> =
-            ["tokens", "targets"].into_iter().filter_map(|name| program.find(name)).collect();
-        let count = ids.iter().map(|id| program.get(*id).count()).max().unwrap_or(0);
+    fn new(backend: &dyn Backend, program: ProgramId, tensors: &[TensorId], model: &Model) -> Self {
+        let table = backend.plan().program(program);
+        let count = tensors.iter().map(|id| table.get(*id).count()).max().unwrap_or(0);
         let token = |i| (counter::draw([i]) % u64::from(model.vocab)) as u32;
-        Self { tokens: (0..count).map(token).collect(), ids }
+        Self { program, tensors: tensors.to_vec(), tokens: (0..count).map(token).collect() }
     }
 
-    fn load(&self, backend: &mut dyn Backend, program: usize) -> Result<(), BackendError> {
+    fn load(&self, backend: &mut dyn Backend) -> Result<(), BackendError> {
         let bytes = bytemuck::cast_slice(&self.tokens);
-        self.ids.iter().try_for_each(|id| backend.write(program, *id, Bytes::ZERO, bytes))
+        let mut tensors = self.tensors.iter();
+        tensors.try_for_each(|id| backend.write(self.program, *id, Bytes::ZERO, bytes))
     }
 }
 
 fn timed(
     backend: &mut dyn Backend,
-    model: &Model,
-    index: usize,
+    inputs: &Inputs,
     tokens: u64,
     arguments: &Arguments,
     effort: Effort,
 ) -> Result<TimedProgram, BackendError> {
-    let inputs = Inputs::new(backend.plan().program(index), model);
-    inputs.load(backend, index)?;
-    backend.run(index, arguments)?;
-    let count = backend.plan().program(index).ops().len();
+    let program = inputs.program;
+    inputs.load(backend)?;
+    backend.run(program, arguments)?;
+    let count = backend.plan().program(program).ops().len();
     let mut fastest = vec![Duration::MAX; count];
     let (mut best, mut runs) = (Duration::MAX, 0);
     let begin = Instant::now();
     while runs < effort.runs || begin.elapsed() < effort.at_least {
-        inputs.load(backend, index)?;
+        inputs.load(backend)?;
         let start = Instant::now();
         let mut last = start;
-        backend.run_op_by_op(index, arguments, &mut |op| {
+        backend.run_op_by_op(program, arguments, &mut |op| {
             let now = Instant::now();
             let ms = &mut fastest[op.index()];
             *ms = (*ms).min(now - last);
@@ -218,7 +234,7 @@ fn timed(
         best = best.min(start.elapsed());
         runs += 1;
     }
-    let program = backend.plan().program(index);
+    let program = backend.plan().program(program);
     Ok(TimedProgram {
         name: program.name(),
         runs,

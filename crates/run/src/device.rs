@@ -281,7 +281,11 @@ impl Runner {
     }
 
     /// Whether its kernels support `programs`, regardless of memory.
-    pub fn check(&self, programs: &[Program], precision: Precision) -> Result<(), Unavailable> {
+    pub fn check<'a>(
+        &self,
+        programs: impl IntoIterator<Item = &'a Program>,
+        precision: Precision,
+    ) -> Result<(), Unavailable> {
         match self {
             Self::Cpu(_) => Ok(()),
             Self::Gpu(gpu) => gpu.check(programs, precision),

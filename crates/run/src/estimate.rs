@@ -109,7 +109,8 @@ impl Bound {
 mod tests {
     use fitgpt_config::Written;
     use fitgpt_fit::device;
-    use fitgpt_model::job::{Job, TRAIN, UPDATE};
+    use fitgpt_model::{job::Job, programs::TrainingPrograms};
+    use fitgpt_program::Names;
 
     use super::*;
 
@@ -118,7 +119,7 @@ mod tests {
         Rates { bytes_per_s: 100e9, float32_flops_per_s: 10e12, half_flops_per_s: 20e12 };
 
     /// One layer of 64 channels and one head, 2 sequences of 32 tokens, a vocabulary of 128.
-    fn program(index: usize, precision: Precision) -> Program {
+    fn programs(precision: Precision) -> TrainingPrograms {
         let mut written = Written::new();
         for (key, value) in [
             ("n_layer", "1"),
@@ -133,7 +134,7 @@ mod tests {
         let config = written.resolve().unwrap();
         let target = fitgpt_exec::cpu::CpuTarget::new(1, fitgpt_exec::cpu::isa::Isa::best());
         let budget = fitgpt_program::units::Bytes::new(1 << 30);
-        Job::new(&config, 128, precision, &target, budget).training_programs().swap_remove(index)
+        Job::new(&config, 128, precision, &target, budget).training_programs(Names::Kept)
     }
 
     fn of<'e>(estimated: &'e Estimated, op: &str) -> &'e Bound {
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_product_is_bound_by_the_larger_of_its_work_and_its_bytes() {
-        let train = estimate(&program(TRAIN, Precision::Bfloat16), 64, Precision::Bfloat16, &ROUND);
+        let train =
+            estimate(&programs(Precision::Bfloat16).train.program, 64, Precision::Bfloat16, &ROUND);
         // The one product with a GELU: 64 rows, from 64 channels to 256.
         let bound = of(&train, "linear_gelu");
         assert_eq!((bound.count, bound.flops), (1, 2 * 64 * 64 * 256));
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn half_types_double_the_rate_of_products_and_of_attention() {
         let [half, whole] = [Precision::Float16, Precision::Float32]
-            .map(|precision| estimate(&program(TRAIN, precision), 64, precision, &ROUND));
+            .map(|precision| estimate(&programs(precision).train.program, 64, precision, &ROUND));
         let ms = |estimated, op| of(estimated, op).flops_ms;
         let linear = "linear_backward_weight";
         assert!(near(2.0 * ms(&half, linear), ms(&whole, linear)));
@@ -172,7 +174,8 @@ mod tests {
 
     #[test]
     fn the_loss_passes_over_its_logits_five_times() {
-        let train = estimate(&program(TRAIN, Precision::Bfloat16), 64, Precision::Bfloat16, &ROUND);
+        let train =
+            estimate(&programs(Precision::Bfloat16).train.program, 64, Precision::Bfloat16, &ROUND);
         let bound = of(&train, "cross_entropy_backward");
         assert_eq!(bound.flops, 6 * 64 * 64 * 128);
         // One chunk: x twice, `d_x`, targets; the table twice, its gradient read and written.
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn an_update_reads_and_writes_four_floats_a_parameter() {
-        let update = program(UPDATE, Precision::Bfloat16);
+        let update = programs(Precision::Bfloat16).update.program;
         let estimated = estimate(&update, 0, Precision::Bfloat16, &ROUND);
         let bound = of(&estimated, "adamw");
         // Tables, two norms and a last one, the four weights of a layer; the norm for each.
@@ -195,7 +198,7 @@ mod tests {
     #[test]
     fn a_card_of_the_catalogue_has_the_rates_of_its_data_sheet() {
         let rates = device::find("RTX 4070").unwrap().rates().unwrap();
-        let train = program(TRAIN, Precision::Bfloat16);
+        let train = programs(Precision::Bfloat16).train.program;
         let bound = of(&estimate(&train, 64, Precision::Bfloat16, &rates), "linear_gelu").clone();
         assert!(near(bound.bytes_ms, bound.bytes as f64 / 504e6));
         assert!(near(bound.flops_ms, bound.flops as f64 / (5888.0 * 2.475e9 * 4.0) * 1e3));

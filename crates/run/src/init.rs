@@ -9,15 +9,14 @@ use std::{
 use fitgpt_data::counter;
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_model::{Init, Model, Parameter};
-use fitgpt_program::units::{Bytes, TensorId};
+use fitgpt_program::units::{Bytes, ProgramId, TensorId};
 
 /// Separates the random numbers of weights from those of data.
 const STREAM: u64 = 0x696e_6974;
 
-/// Draws all of a model's weights. A program's first tensors are its parameters.
+/// Draws all of a model's weights. A plan's first tensors are its parameters.
 pub fn weights(
     backend: &mut dyn Backend,
-    program: usize,
     parameters: &[Parameter],
     seed: u64,
 ) -> Result<(), BackendError> {
@@ -32,7 +31,7 @@ pub fn weights(
             fill_together(parameter.init, seed, index, start, &mut values[..count], workers);
             let bytes = bytemuck::cast_slice(&values[..count]);
             let tensor = TensorId(index as u32);
-            backend.write(program, tensor, Bytes::new(4 * start), bytes)?;
+            backend.write(ProgramId::FIRST, tensor, Bytes::new(4 * start), bytes)?;
             start += count as u64;
         }
     }
@@ -42,7 +41,6 @@ pub fn weights(
 /// Fills the table of a model with rotary positions, row by row; nothing for other models.
 pub fn rotary(
     backend: &mut dyn Backend,
-    program: usize,
     table: Option<TensorId>,
     model: &Model,
 ) -> Result<(), BackendError> {
@@ -50,7 +48,7 @@ pub fn rotary(
     let mut start = Bytes::ZERO;
     for row in rope.rows(model.block, model.head_channels) {
         let bytes = bytemuck::cast_slice(&row);
-        backend.write(program, table, start, bytes)?;
+        backend.write(ProgramId::FIRST, table, start, bytes)?;
         start = start + Bytes::new(bytes.len() as u64);
     }
     Ok(())

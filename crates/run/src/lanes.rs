@@ -25,10 +25,10 @@
 use std::{env, ops::Range, rc::Rc};
 
 use fitgpt_exec::{Backend, BackendError, cpu::gradient_norm};
-use fitgpt_model::{Parameter, job::TRAIN, shard::Share, state::TrainingState, training::Training};
+use fitgpt_model::{Parameter, shard::Share, state::TrainingState, training::Training};
 use fitgpt_program::{
     Program, SHARD_BLOCK,
-    units::{Bytes, TensorId},
+    units::{Bytes, ProgramId, TensorId},
 };
 
 use crate::ranks::{Exchange, ROOT, RankMessage, Ranks};
@@ -485,7 +485,7 @@ fn read(
         let (tensor, start) = location(state, of, piece);
         let part;
         (part, values) = values.split_at_mut(piece.length);
-        backend.read(TRAIN, tensor, start, bytemuck::cast_slice_mut(part))?;
+        backend.read(ProgramId::FIRST, tensor, start, bytemuck::cast_slice_mut(part))?;
     }
     Ok(())
 }
@@ -501,7 +501,7 @@ fn write(
         let (tensor, start) = location(state, of, piece);
         let part;
         (part, values) = values.split_at(piece.length);
-        backend.write(TRAIN, tensor, start, bytemuck::cast_slice(part))?;
+        backend.write(ProgramId::FIRST, tensor, start, bytemuck::cast_slice(part))?;
     }
     Ok(())
 }

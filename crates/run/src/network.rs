@@ -9,11 +9,8 @@
 
 use std::str::FromStr;
 
-use fitgpt_model::{
-    job::{Job, TRAIN},
-    shard::Share,
-    state::TrainingState,
-};
+use fitgpt_model::{job::Job, shard::Share, state::TrainingState};
+use fitgpt_program::Names;
 use serde::Serialize;
 
 use super::lanes::Schedule;
@@ -69,7 +66,7 @@ impl StepTraffic {
         let Share { rank, ranks } = training.share;
         let parameters = job.model.parameters();
         let ranges = Share::all_ranges(ranks, &parameters, &training.optimizer);
-        let program = &job.training_programs()[TRAIN];
+        let program = &job.training_programs(Names::Kept).train.program;
         let state = TrainingState::new(&job.model, training);
         let schedule = Schedule::new(program, &state, &ranges);
         let rounds = training.lanes / u64::from(ranks);

@@ -12,11 +12,11 @@ use fitgpt_data::counter;
 use fitgpt_exec::{Arguments, Backend, BackendError};
 use fitgpt_model::{
     Model, Parameter,
-    job::{DECODE, DECODE_IN_TRAINING, PREFILL, PREFILL_IN_TRAINING},
+    programs::{ProgramHandle, SamplingHandles, TextTensors},
     state::{SamplingState, TrainingState},
     training::Training,
 };
-use fitgpt_program::units::{Bytes, DType, TensorId};
+use fitgpt_program::units::{Bytes, DType, ProgramId, TensorId};
 
 use super::{error::RunError, init};
 
@@ -103,8 +103,7 @@ const STREAM: u64 = 0x7361_6d70;
 
 /// Texts being generated, in the memory of a backend for sampling only or of a training run.
 pub struct Continuation {
-    prefill: usize,
-    decode: usize,
+    programs: SamplingHandles,
     caches: Vec<[TensorId; 2]>,
     cache_bytes: Bytes, // of one tensor
     block: usize,
@@ -119,7 +118,7 @@ pub struct Continuation {
 impl Continuation {
     /// Generates `samples` sequences of `model`; `caches` hold the keys and values of all of them.
     fn new(
-        (prefill, decode): (usize, usize),
+        programs: SamplingHandles,
         caches: &[[TensorId; 2]],
         cache_bytes: Bytes,
         model: &Model,
@@ -127,8 +126,7 @@ impl Continuation {
         window: ContextWindow,
     ) -> Self {
         Self {
-            prefill,
-            decode,
+            programs,
             caches: caches.to_vec(),
             cache_bytes,
             block: model.block as usize,
@@ -142,10 +140,14 @@ impl Continuation {
     }
 
     /// Generates the sequences that a training run samples; `None` if it samples none.
-    pub fn in_training(model: &Model, training: &Training, state: &TrainingState) -> Option<Self> {
+    pub fn in_training(
+        model: &Model,
+        training: &Training,
+        state: &TrainingState,
+        programs: SamplingHandles,
+    ) -> Option<Self> {
         let first = state.caches.first()?[0];
         let cache_bytes = state.tensors[first.index()].bytes();
-        let programs = (PREFILL_IN_TRAINING, DECODE_IN_TRAINING);
         let samples = training.sampled;
         Some(Self::new(programs, &state.caches, cache_bytes, model, samples, ContextWindow::Half))
     }
@@ -192,29 +194,29 @@ impl Continuation {
             return self.refill(backend, length - (self.block / 2).max(1));
         }
         let tokens: Vec<u32> = self.texts.iter().map(|text| text[length - 1]).collect();
-        put(backend, self.decode, &tokens)?;
+        let decode = self.programs.decode;
+        put(backend, decode, &tokens)?;
         let arguments = Arguments { length: self.cached as u64, ..Arguments::default() };
-        backend.run(self.decode, &arguments)?;
+        backend.run(decode.program, &arguments)?;
         self.cached += 1;
-        let output = logits_of(backend, self.decode);
         let bytes = bytemuck::cast_slice_mut(&mut self.logits);
-        Ok(backend.read(self.decode, output, Bytes::ZERO, bytes)?)
+        Ok(backend.read(decode.program, decode.tensors.logits, Bytes::ZERO, bytes)?)
     }
 
     /// Fills the caches with the texts from token `first` on.
     fn refill(&mut self, backend: &mut dyn Backend, first: usize) -> Result<(), RunError> {
         self.cached = self.texts[0].len() - first;
-        let output = logits_of(backend, self.prefill);
+        let prefill = self.programs.prefill;
         let is_alike = self.texts.windows(2).all(|pair| pair[0] == pair[1]);
         for sample in 0..self.texts.len() {
             let tokens = self.texts[sample][first..].to_vec();
-            put(backend, self.prefill, &tokens)?;
+            put(backend, prefill, &tokens)?;
             let (length, cache_row) = (tokens.len() as u64, sample as u64);
             let arguments = Arguments { length, cache_row, ..Arguments::default() };
-            backend.run(self.prefill, &arguments)?;
+            backend.run(prefill.program, &arguments)?;
             let row = &mut self.logits[sample * self.vocab..][..self.vocab];
             let bytes = bytemuck::cast_slice_mut(row);
-            backend.read(self.prefill, output, Bytes::ZERO, bytes)?;
+            backend.read(prefill.program, prefill.tensors.logits, Bytes::ZERO, bytes)?;
             // All prompts are equal: copy the cache of the first sample to the others.
             if is_alike && self.texts.len() > 1 && self.window == ContextWindow::Half {
                 self.share_first_cache(backend)?;
@@ -235,22 +237,22 @@ impl Continuation {
         let used_bytes = row_bytes / self.block as u64 * self.cached as u64;
         let mut row = vec![0u8; used_bytes as usize];
         for &tensor in self.caches.as_flattened() {
-            backend.read(self.prefill, tensor, Bytes::ZERO, &mut row)?;
+            backend.read(ProgramId::FIRST, tensor, Bytes::ZERO, &mut row)?;
             for sample in 1..self.texts.len() as u64 {
-                backend.write(self.prefill, tensor, Bytes::new(sample * row_bytes), &row)?;
+                backend.write(ProgramId::FIRST, tensor, Bytes::new(sample * row_bytes), &row)?;
             }
         }
         Ok(())
     }
 }
 
-fn put(backend: &mut dyn Backend, program: usize, tokens: &[u32]) -> Result<(), RunError> {
-    let tensor = backend.plan().program(program).find("tokens").expect("an input");
-    Ok(backend.write(program, tensor, Bytes::ZERO, bytemuck::cast_slice(tokens))?)
-}
-
-fn logits_of(backend: &dyn Backend, program: usize) -> TensorId {
-    backend.plan().program(program).find("logits").expect("an output")
+fn put(
+    backend: &mut dyn Backend,
+    to: ProgramHandle<TextTensors>,
+    tokens: &[u32],
+) -> Result<(), RunError> {
+    let bytes = bytemuck::cast_slice(tokens);
+    Ok(backend.write(to.program, to.tensors.tokens, Bytes::ZERO, bytes)?)
 }
 
 /// A continuation with its own backend.
@@ -266,14 +268,14 @@ impl Sampler {
     pub fn new(
         mut backend: Box<dyn Backend>,
         model: &Model,
+        programs: SamplingHandles,
         samples: u64,
         activations: DType,
         window: ContextWindow,
     ) -> Result<Self, BackendError> {
         let state = SamplingState::new(model, samples, activations);
-        init::rotary(&mut *backend, PREFILL, state.rotary, model)?;
+        init::rotary(&mut *backend, state.rotary, model)?;
         let cache_bytes = state.tensors[state.caches[0][0].index()].bytes();
-        let programs = (PREFILL, DECODE);
         let continuation =
             Continuation::new(programs, &state.caches, cache_bytes, model, samples, window);
         let (parameters, weights) = (model.parameters(), state.weights);
@@ -321,7 +323,7 @@ impl checkpoint::TensorSink for Sampler {
         let index = self.parameters.iter().position(|p| p.name == piece.entry.parameter);
         let index = index.expect("entries are made from the parameters");
         let start = Bytes::new(piece.start as u64);
-        Ok(self.backend.write(PREFILL, self.weights[index], start, bytes)?)
+        Ok(self.backend.write(ProgramId::FIRST, self.weights[index], start, bytes)?)
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use fitgpt_config::{Config, ConfigError, Precision};
 use fitgpt_conformance::JudgedCase;
 use fitgpt_fit::device::{self, Rates};
-use fitgpt_model::job::{TRAIN, UPDATE};
+use fitgpt_model::programs::TrainingHandles;
 use serde::Serialize;
 
 use super::{
@@ -90,10 +90,11 @@ impl SelfTest {
         precision: Precision,
         rates: Option<&Rates>,
     ) {
-        let programs = planned.job.training_programs();
-        for index in [TRAIN, UPDATE] {
-            let bounds = rates.map(|rates| estimate(&programs[index], 0, precision, rates));
-            for times in &measured.programs[index].ops {
+        let TrainingHandles { train, update, .. } = planned.handles;
+        for (id, measured) in [train.program, update.program].into_iter().zip(&measured.programs) {
+            let program = planned.plan.program(id);
+            let bounds = rates.map(|rates| estimate(program, 0, precision, rates));
+            for times in &measured.ops {
                 let Some(tested) = self.ops.iter_mut().find(|tested| tested.op == times.op) else {
                     continue;
                 };

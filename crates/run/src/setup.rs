@@ -7,13 +7,15 @@ use fitgpt_config::{Config, Precision};
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_model::{
     Model,
-    job::{self, Job, PREFILL_IN_TRAINING},
+    job::{self, Job},
+    programs::{SamplingHandles, TrainingHandles},
     report::{
         DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport, Verdict, phases_of_training,
     },
     shard::Share,
 };
 use fitgpt_program::{
+    Names,
     memory::{PlanError, VerifiedPlan},
     units::Bytes,
 };
@@ -44,6 +46,8 @@ pub struct RunSetup {
     pub plan: VerifiedPlan,
     /// What `plan` prints about it.
     pub report: PlanReport,
+    /// The programs in the plan.
+    pub handles: TrainingHandles,
     runner: Runner,
 }
 
@@ -79,24 +83,28 @@ impl RunSetup {
         let job = Job::of_share(config, vocab, precision, &target, left, share);
         let overhead = overhead.with_staging(staging, job.staging_bytes());
         let overhead = with_messages(overhead, &job, runner);
-        let programs = job.training_programs();
-        runner.check(&programs, precision)?;
+        let programs = job.training_programs(Names::Kept);
+        let handles = programs.handles();
+        runner.check(programs.all(), precision)?;
         let mut phases = phases_of_training(&programs, &target);
-        phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target));
+        phases.push(PhaseReport::of("sample", job.sampling_programs().both(), &target));
         let plan = job::plan(programs, &target)?;
         let arena = Some(plan.plan().arena_bytes());
         let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
         let report = PlanReport { pools: runner.pools(), ..report };
-        Ok(Self { job, plan, report, runner: runner.clone() })
+        Ok(Self { job, plan, report, handles, runner: runner.clone() })
     }
 
     /// The live bytes of a step and an evaluation, op by op.
     pub fn timelines(&self) -> Vec<PhaseTimeline> {
         // Sampling has one sequence and only a forward pass: it is never the peak.
-        let programs = self.plan.plan().programs.iter().take(PREFILL_IN_TRAINING);
-        let programs = programs.map(|planned| &planned.program);
+        let TrainingHandles { train, update, evaluate, .. } = self.handles;
         let target = self.runner.target();
-        programs.map(|program| PhaseTimeline::of(program.name(), program, &target)).collect()
+        let timeline = |id| {
+            let program = self.plan.program(id);
+            PhaseTimeline::of(program.name(), program, &target)
+        };
+        [train.program, update.program, evaluate.program].into_iter().map(timeline).collect()
     }
 
     /// Allocates the arena.
@@ -128,6 +136,8 @@ pub struct Sampling {
     pub job: Job,
     /// The place of every byte.
     pub plan: VerifiedPlan,
+    /// The programs in the plan.
+    pub handles: SamplingHandles,
     runner: Runner,
 }
 
@@ -143,13 +153,15 @@ impl Sampling {
         let device = runner.device(config)?;
         let precision = runner.precision(config);
         let mut job = Job::new(config, vocab, precision, &target, Bytes::ZERO);
-        runner.check(&job.sampling_programs(), precision)?;
+        runner.check(job.sampling_programs().both(), precision)?;
         while job.samples > 0 {
-            let plan = job::plan(job.sampling_programs(), &target)?;
+            let programs = job.sampling_programs();
+            let handles = programs.handles();
+            let plan = job::plan(programs, &target)?;
             let needed = plan.plan().arena_bytes();
             if Verdict::of(needed, &runner.overhead(), device.usable_bytes) == Verdict::Fits {
                 let samples = job.samples;
-                return Ok(Some((Self { job, plan, runner: runner.clone() }, samples)));
+                return Ok(Some((Self { job, plan, handles, runner: runner.clone() }, samples)));
             }
             job.samples /= 2;
         }
@@ -164,7 +176,7 @@ impl Sampling {
     /// Allocates the arena and makes a sampler in it.
     pub fn sampler(&self, window: ContextWindow) -> Result<Sampler, BackendError> {
         let Job { model, samples, training, .. } = &self.job;
-        Sampler::new(self.backend()?, model, *samples, training.activations, window)
+        Sampler::new(self.backend()?, model, self.handles, *samples, training.activations, window)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use fitgpt_config::{Config, Precision};
 use fitgpt_fit::device::Rates;
-use fitgpt_model::job::{EVALUATE, Job, TRAIN, UPDATE};
-use fitgpt_program::Program;
+use fitgpt_model::job::Job;
+use fitgpt_program::{Names, Program};
 use serde::Serialize;
 
 use super::estimate::estimate;
@@ -67,7 +67,8 @@ impl RunTime {
         kernels: Kernels,
         rates: &Rates,
     ) -> Self {
-        let programs = job.training_programs();
+        let programs = job.training_programs(Names::Kept);
+        let [train, update, evaluate] = programs.phases();
         let bound_s = |program: &Program| match (kernels, program.flops()) {
             (Kernels::Eager | Kernels::Compiled, 1..) => {
                 program.flops() as f64 / rate(precision, rates)
@@ -77,10 +78,10 @@ impl RunTime {
         // Ranks divide the micro-batches and the evaluated batches among themselves.
         let ranks = f64::from(job.training.share.ranks);
         let micro_batches = f64::from(config.gradient_accumulation_steps()) / ranks;
-        let step_s = micro_batches * bound_s(&programs[TRAIN]) + bound_s(&programs[UPDATE]);
+        let step_s = micro_batches * bound_s(train) + bound_s(update);
         // An evaluation covers both splits.
         let batches = 2 * job.eval_sequences / job.training.eval_batch.max(1);
-        let evaluate_s = batches as f64 / ranks * bound_s(&programs[EVALUATE]);
+        let evaluate_s = batches as f64 / ranks * bound_s(evaluate);
         // Iterations run from 0 to `max_iters`.
         let steps = config.max_iters() + 1;
         let evaluations = config.max_iters() / config.eval_interval().max(1) + 1;

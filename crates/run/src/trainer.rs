@@ -15,10 +15,11 @@ use fitgpt_data::{Batches, Dataset, Fingerprint, Purpose, Split};
 use fitgpt_exec::{Arguments, Backend};
 use fitgpt_model::{
     Parameter,
-    job::{EVALUATE, Job, TRAIN, UPDATE},
+    job::Job,
+    programs::{BatchTensors, EvaluationTensors, ProgramHandle, TrainingHandles},
     state::TrainingState,
 };
-use fitgpt_program::units::{Bytes, TensorId};
+use fitgpt_program::units::{Bytes, ProgramId, TensorId};
 
 use super::{
     error::RunError,
@@ -68,6 +69,7 @@ pub struct Trainer {
     backend: Box<dyn Backend>,
     config: Config,
     job: Job,
+    programs: TrainingHandles,
     data: Dataset,
     fingerprint: Fingerprint,
     parameters: Vec<Parameter>,
@@ -98,15 +100,16 @@ struct EvaluatedRound {
 
 impl Trainer {
     /// A run of a single process at step 0 whose weights are not set yet. `backend` has the plan of
-    /// [`Job::training_programs`].
+    /// [`Job::training_programs`], which are `programs` in it.
     pub fn new(
         backend: Box<dyn Backend>,
         config: Config,
         job: Job,
+        programs: TrainingHandles,
         data: Dataset,
         scaler: Scaler,
     ) -> Result<Self, RunError> {
-        Self::of_rank(Rc::new(Ranks::single()), backend, config, job, data, scaler)
+        Self::of_rank(Rc::new(Ranks::single()), backend, config, job, programs, data, scaler)
     }
 
     /// The part of a run on one of `ranks`.
@@ -115,6 +118,7 @@ impl Trainer {
         mut backend: Box<dyn Backend>,
         config: Config,
         job: Job,
+        programs: TrainingHandles,
         data: Dataset,
         scaler: Scaler,
     ) -> Result<Self, RunError> {
@@ -131,11 +135,13 @@ impl Trainer {
         let parameters = job.model.parameters();
         let tensors = Tensors::of(&job.model, &job.training.optimizer);
         let state = TrainingState::new(&job.model, training);
-        let continuation = Continuation::in_training(&job.model, training, &state);
-        let program = backend.plan().program(TRAIN);
+        let continuation = programs
+            .sampling
+            .and_then(|sampling| Continuation::in_training(&job.model, training, &state, sampling));
+        let program = backend.plan().program(programs.train.program);
         let lanes = LaneSum::new(Rc::clone(&ranks), training, &parameters, program, &state);
         let owners = Owners::new(training.share.ranks, &parameters, training.optimizer);
-        init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
+        init::rotary(&mut *backend, state.rotary, &job.model)?;
         let fingerprint = data.fingerprint()?;
         let position =
             RunPosition { step: 0, updates: 0, best_val_loss: None, best_step: None, scaler };
@@ -155,6 +161,7 @@ impl Trainer {
             backend,
             config,
             job,
+            programs,
             data,
             fingerprint,
             parameters,
@@ -166,7 +173,7 @@ impl Trainer {
 
     /// Initialises the weights.
     pub fn initialise(&mut self) -> Result<(), RunError> {
-        Ok(init::weights(&mut *self.backend, TRAIN, &self.parameters, self.config.seed())?)
+        Ok(init::weights(&mut *self.backend, &self.parameters, self.config.seed())?)
     }
 
     /// Sends the root's weights to all ranks. They are sent rather than initialised on each rank,
@@ -220,7 +227,7 @@ impl Trainer {
                     let (tensor, start, length) = self.own_state(bytes);
                     let lanes = self.lanes.as_mut().expect("several ranks have several lanes");
                     let staging = &mut lanes.staging()[..length];
-                    self.backend.read(TRAIN, tensor, start, staging)?;
+                    self.backend.read(ProgramId::FIRST, tensor, start, staging)?;
                     self.ranks.send(ROOT, staging);
                 }
                 Command::Receive(bytes) => {
@@ -228,7 +235,7 @@ impl Trainer {
                     let lanes = self.lanes.as_mut().expect("several ranks have several lanes");
                     let staging = &mut lanes.staging()[..length];
                     self.ranks.receive(ROOT, staging);
-                    self.backend.write(TRAIN, tensor, start, staging)?;
+                    self.backend.write(ProgramId::FIRST, tensor, start, staging)?;
                 }
                 Command::End => return Ok(()),
             }
@@ -317,15 +324,16 @@ impl Trainer {
         stop: &StopFlag,
     ) -> Result<Option<[f64; 2]>, RunError> {
         let training = self.job.training;
-        let norm = self.backend.plan().program(UPDATE).find("norm").expect("update has a norm");
+        let TrainingHandles { train, update, .. } = self.programs;
+        let norm = update.tensors.norm;
         let (first, last) = (0, training.accumulation);
         if self.lanes.is_none() {
             if !self.accumulate(first..last, arguments, stop)? {
                 return Ok(None);
             }
-            self.backend.run(UPDATE, &arguments)?;
+            self.backend.run(update.program, &arguments)?;
             let mut read = [0.0; 2];
-            let scalars = [(TRAIN, self.state.loss), (UPDATE, norm)];
+            let scalars = [(train.program, self.state.loss), (update.program, norm)];
             self.backend.read_scalars(&scalars, &mut read)?;
             return Ok(Some(read.map(f64::from)));
         }
@@ -335,8 +343,8 @@ impl Trainer {
         let grad_norm = lanes.norm(arguments.loss_scale);
         if self.state.parameters.iter().any(|parameter| !parameter.owned.is_empty()) {
             let bytes = grad_norm.to_ne_bytes();
-            self.backend.write(UPDATE, norm, Bytes::ZERO, &bytes)?;
-            self.backend.run(UPDATE, &arguments)?;
+            self.backend.write(update.program, norm, Bytes::ZERO, &bytes)?;
+            self.backend.run(update.program, &arguments)?;
         }
         // An update with a norm that is not finite changes no weight.
         if grad_norm.is_finite() {
@@ -369,7 +377,7 @@ impl Trainer {
             let lanes = self.lanes.as_mut().expect("there are several lanes");
             lanes.finish(&mut *self.backend, &self.state, round)?;
             let mut loss = [0.0];
-            self.backend.read_scalars(&[(TRAIN, self.state.loss)], &mut loss)?;
+            self.backend.read_scalars(&[(ProgramId::FIRST, self.state.loss)], &mut loss)?;
             let own = [if is_whole { 0.0 } else { 1.0 }, loss[0]];
             self.ranks.gather(bytemuck::cast_slice(&own), bytemuck::cast_slice_mut(&mut all));
             if all.iter().any(|[is_stopped, _]| *is_stopped > 0.0) {
@@ -397,12 +405,13 @@ impl Trainer {
         self.load_micro_batch(micro, &mut arguments)?;
         let Self { backend, lanes, state, .. } = self;
         let lanes = lanes.as_mut().expect("there are several lanes");
-        let count = backend.plan().program(TRAIN).ops().len();
+        let train = self.programs.train.program;
+        let count = backend.plan().program(train).ops().len();
         let first = lanes.first_complete().unwrap_or(count);
-        backend.run_part(TRAIN, 0..first, &arguments)?;
+        backend.run_part(train, 0..first, &arguments)?;
         for at in first..count {
             lanes.progress(&mut **backend, state, round, at)?;
-            backend.run_part(TRAIN, at..at + 1, &arguments)?;
+            backend.run_part(train, at..at + 1, &arguments)?;
         }
         Ok(true)
     }
@@ -415,13 +424,13 @@ impl Trainer {
         mut arguments: Arguments,
         stop: &StopFlag,
     ) -> Result<bool, RunError> {
-        self.backend.write(TRAIN, self.state.loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
+        self.backend.write(ProgramId::FIRST, self.state.loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
         for micro in micro_batches {
             if stop.is_asked_for() {
                 return Ok(false);
             }
             self.load_micro_batch(micro, &mut arguments)?;
-            self.backend.run(TRAIN, &arguments)?;
+            self.backend.run(self.programs.train.program, &arguments)?;
         }
         Ok(true)
     }
@@ -431,7 +440,7 @@ impl Trainer {
         arguments.first_sequence = micro * training.batch;
         let (split, purpose) = (Split::Train, Purpose::Training { step: arguments.step });
         let first = arguments.first_sequence;
-        self.load(TRAIN, training.batch, training.seq, split, purpose, first)
+        self.load(self.programs.train, training.batch, training.seq, split, purpose, first)
     }
 
     /// The losses of both splits; `None` if it was stopped.
@@ -458,8 +467,9 @@ impl Trainer {
     ) -> Result<Option<Estimate>, RunError> {
         let training = self.job.training;
         let (batch, seq) = (training.eval_batch, training.eval_seq);
-        let output = self.backend.plan().program(EVALUATE).find("losses");
-        let output = output.expect("evaluate has losses");
+        let ProgramHandle { program, tensors } = self.programs.evaluate;
+        let EvaluationTensors { batch: tensors, losses } = tensors;
+        let inputs = ProgramHandle { program, tensors };
         let count = self.job.eval_sequences;
         let (rank, ranks) = (self.ranks.rank() as u64, self.ranks.count() as u64);
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -467,10 +477,10 @@ impl Trainer {
             let first = round_first + rank * batch;
             self.losses.own[0] = if stop.is_asked_for() { 1.0 } else { 0.0 };
             if first < count && !stop.is_asked_for() {
-                self.load(EVALUATE, batch, seq, split, Purpose::Evaluation { split }, first)?;
-                self.backend.run(EVALUATE, &Arguments::default())?;
+                self.load(inputs, batch, seq, split, Purpose::Evaluation { split }, first)?;
+                self.backend.run(program, &Arguments::default())?;
                 let bytes = bytemuck::cast_slice_mut(&mut self.losses.own[1..]);
-                self.backend.read(EVALUATE, output, Bytes::ZERO, bytes)?;
+                self.backend.read(program, losses, Bytes::ZERO, bytes)?;
             }
             let EvaluatedRound { own, all } = &mut self.losses;
             self.ranks.gather(bytemuck::cast_slice(own), bytemuck::cast_slice_mut(all));
@@ -520,7 +530,7 @@ impl Trainer {
     /// Writes a micro-batch to the program's inputs.
     fn load(
         &mut self,
-        program: usize,
+        to: ProgramHandle<BatchTensors>,
         batch: u64,
         seq: u64,
         split: Split,
@@ -532,9 +542,8 @@ impl Trainer {
         let file = self.data.tokens(split);
         let batches = batches(&self.config, &self.job, seq);
         batches.fill(file, purpose, first_sequence, tokens, targets)?;
-        for (name, values) in [("tokens", tokens), ("targets", targets)] {
-            let tensor = self.backend.plan().program(program).find(name).expect("both are inputs");
-            self.backend.write(program, tensor, Bytes::ZERO, bytemuck::cast_slice(values))?;
+        for (tensor, values) in [(to.tensors.tokens, tokens), (to.tensors.targets, targets)] {
+            self.backend.write(to.program, tensor, Bytes::ZERO, bytemuck::cast_slice(values))?;
         }
         Ok(())
     }
@@ -592,12 +601,12 @@ impl checkpoint::TensorSource for Trainer {
         let Some(state) = piece.entry.state else {
             let tensor = self.state.parameters[self.parameter_of(&piece)].weight;
             let start = Bytes::new(piece.start as u64);
-            return Ok(self.backend.read(TRAIN, tensor, start, out)?);
+            return Ok(self.backend.read(ProgramId::FIRST, tensor, start, out)?);
         };
         for (owner, bytes, inside) in self.parts_of(&piece, state, out.len()) {
             if owner == ROOT {
                 let (tensor, start, _) = self.own_state(bytes);
-                self.backend.read(TRAIN, tensor, start, &mut out[inside])?;
+                self.backend.read(ProgramId::FIRST, tensor, start, &mut out[inside])?;
             } else {
                 self.ranks.send(owner, bytemuck::bytes_of(&Command::Send(bytes).encode()));
                 self.ranks.receive(owner, &mut out[inside]);
@@ -613,12 +622,12 @@ impl checkpoint::TensorSink for Trainer {
         let Some(state) = piece.entry.state else {
             let tensor = self.state.parameters[self.parameter_of(&piece)].weight;
             let start = Bytes::new(piece.start as u64);
-            return Ok(self.backend.write(TRAIN, tensor, start, bytes)?);
+            return Ok(self.backend.write(ProgramId::FIRST, tensor, start, bytes)?);
         };
         for (owner, part, inside) in self.parts_of(&piece, state, bytes.len()) {
             if owner == ROOT {
                 let (tensor, start, _) = self.own_state(part);
-                self.backend.write(TRAIN, tensor, start, &bytes[inside])?;
+                self.backend.write(ProgramId::FIRST, tensor, start, &bytes[inside])?;
             } else {
                 self.ranks.send(owner, bytemuck::bytes_of(&Command::Receive(part).encode()));
                 self.ranks.send(owner, &bytes[inside]);

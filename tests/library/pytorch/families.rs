@@ -11,15 +11,16 @@ use fitgpt_exec::{
 };
 use fitgpt_model::{
     Model,
-    job::{self, Job, TRAIN, UPDATE},
+    job::{self, Job},
     optimizer::Optimizer,
+    programs::TrainingHandles,
     shard::Share,
     state::TrainingState,
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam,
-    units::{Bytes, DType},
+    Adam, Names,
+    units::{Bytes, DType, ProgramId},
 };
 use fitgpt_run::init;
 use serde::Deserialize;
@@ -60,6 +61,7 @@ struct FamilyRun {
     expected: golden::GoldenTensors,
     state: TrainingState,
     backend: Cpu,
+    programs: TrainingHandles,
 }
 
 impl FamilyRun {
@@ -93,17 +95,19 @@ impl FamilyRun {
         };
         let job = Job { model, training, eval_sequences: facts.batch, samples: 1 };
         let target = CpuTarget::new(2, isa);
-        let plan = job::plan(job.training_programs(), &target).unwrap();
+        let programs = job.training_programs(Names::Kept);
+        let handles = programs.handles();
+        let plan = job::plan(programs, &target).unwrap();
         let mut backend = Cpu::new(plan, target, Watch::Off).unwrap();
         let state = TrainingState::new(&model, &training);
-        init::rotary(&mut backend, TRAIN, state.rotary, &model).unwrap();
+        init::rotary(&mut backend, state.rotary, &model).unwrap();
         let expected = golden::GoldenTensors::read(&file);
-        let mut run = Self { model, facts, expected, state, backend };
+        let mut run = Self { model, facts, expected, state, programs: handles, backend };
         weights.read(&Tensors::weights_of(&model), PositionRows::Exact, &mut run).unwrap();
         run
     }
 
-    fn read(&mut self, program: usize, name: &str) -> Vec<f32> {
+    fn read(&mut self, program: ProgramId, name: &str) -> Vec<f32> {
         let listing = self.backend.plan().program(program);
         let id = listing.find(name).unwrap();
         let mut values = vec![0f32; listing.get(id).count() as usize];
@@ -115,19 +119,22 @@ impl FamilyRun {
     /// Runs forward and backward of every micro-batch and returns the mean loss.
     fn micro_batches(&mut self, step: usize) -> f32 {
         let loss = self.state.loss;
-        self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes()).unwrap();
+        self.backend
+            .write(self.programs.train.program, loss, Bytes::ZERO, &0f32.to_ne_bytes())
+            .unwrap();
         let count = (self.facts.batch * u64::from(self.model.block)) as usize;
         for micro in 0..self.facts.micro_batches as usize {
             let first = (step * self.facts.micro_batches as usize + micro) * count;
             for name in ["tokens", "targets"] {
                 let values = &self.expected.get(name).u32s()[first..][..count];
-                let id = self.backend.plan().program(TRAIN).find(name).unwrap();
+                let id =
+                    self.backend.plan().program(self.programs.train.program).find(name).unwrap();
                 let bytes = bytemuck::cast_slice(values);
-                self.backend.write(TRAIN, id, Bytes::ZERO, bytes).unwrap();
+                self.backend.write(self.programs.train.program, id, Bytes::ZERO, bytes).unwrap();
             }
-            self.backend.run(TRAIN, &Arguments::default()).unwrap();
+            self.backend.run(self.programs.train.program, &Arguments::default()).unwrap();
         }
-        self.read(TRAIN, "loss")[0]
+        self.read(self.programs.train.program, "loss")[0]
     }
 
     fn compare(&self, what: &str, ours: &[f32], theirs: &[f32], quantity: &str) {
@@ -145,9 +152,15 @@ impl FamilyRun {
 
 impl TensorSink for FamilyRun {
     fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
-        let id = self.backend.plan().program(TRAIN).find(&piece.entry.parameter);
+        let id =
+            self.backend.plan().program(self.programs.train.program).find(&piece.entry.parameter);
         let start = Bytes::new(piece.start as u64);
-        Ok(self.backend.write(TRAIN, id.expect("a parameter"), start, bytes)?)
+        Ok(self.backend.write(
+            self.programs.train.program,
+            id.expect("a parameter"),
+            start,
+            bytes,
+        )?)
     }
 }
 
@@ -159,7 +172,7 @@ fn every_gradient_of_the_first_step_matches_transformers() {
             run.micro_batches(0);
             for parameter in run.model.parameters() {
                 let name = &parameter.name;
-                let ours = run.read(TRAIN, &format!("d_{name}"));
+                let ours = run.read(run.programs.train.program, &format!("d_{name}"));
                 let theirs = run.expected.get(&format!("gradient.{name}")).f32s();
                 run.compare(&format!("{folder}: {name}"), &ours, theirs, "gradients");
             }
@@ -178,9 +191,12 @@ fn the_losses_and_norms_of_ten_steps_match_transformers() {
                 let lr = run.expected.get("learning_rates").f32s()[step];
                 let updates = step as u64 + 1;
                 run.backend
-                    .run(UPDATE, &Arguments { lr, updates, ..Arguments::default() })
+                    .run(
+                        run.programs.update.program,
+                        &Arguments { lr, updates, ..Arguments::default() },
+                    )
                     .unwrap();
-                norms.push(run.read(UPDATE, "norm")[0]);
+                norms.push(run.read(run.programs.update.program, "norm")[0]);
             }
             let theirs = run.expected.get("losses").f32s();
             for (ours, theirs) in losses.iter().zip(theirs) {
@@ -202,7 +218,10 @@ fn recomputing_blocks_changes_no_bit_of_a_gradient() {
             let mut run = FamilyRun::new(folder, Isa::best(), recompute);
             run.micro_batches(0);
             let names = run.model.parameters().into_iter().map(|p| p.name);
-            names.flat_map(|name| run.read(TRAIN, &format!("d_{name}"))).map(f32::to_bits).collect()
+            names
+                .flat_map(|name| run.read(run.programs.train.program, &format!("d_{name}")))
+                .map(f32::to_bits)
+                .collect()
         };
         let kept: Vec<u32> = gradients(Recompute::default());
         assert!(gradients(Recompute { blocks: layers, cheap: 0 }) == kept, "{folder}: blocks");

@@ -5,7 +5,7 @@ use fitgpt_exec::{
     Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_model::{decoder, job};
+use fitgpt_model::{decoder, job, programs::SamplingPrograms};
 use fitgpt_program::units::DType;
 use fitgpt_run::sample::{ContextWindow, Sampler};
 
@@ -22,12 +22,16 @@ fn logits_are_theirs(folder: &str) {
     let mut weights = Weights::open(&golden::path(folder)).unwrap();
     let model = weights.architecture().model;
     let target = CpuTarget::new(2, Isa::best());
-    let programs =
-        vec![decoder::prefill(&model, 1, DType::F32), decoder::decode(&model, 1, DType::F32)];
+    let programs = SamplingPrograms {
+        prefill: decoder::prefill(&model, 1, DType::F32),
+        decode: decoder::decode(&model, 1, DType::F32),
+    };
+    let handles = programs.handles();
     let plan = job::plan(programs, &target).unwrap();
     let backend = Cpu::new(plan, target, Watch::Off).unwrap();
     let mut sampler =
-        Sampler::new(Box::new(backend), &model, 1, DType::F32, ContextWindow::Half).unwrap();
+        Sampler::new(Box::new(backend), &model, handles, 1, DType::F32, ContextWindow::Half)
+            .unwrap();
     weights.read(&Tensors::weights_of(&model), PositionRows::Exact, &mut sampler).unwrap();
 
     let expected = golden::GoldenTensors::read(&format!("{folder}/expected.safetensors"));

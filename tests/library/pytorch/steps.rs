@@ -9,14 +9,15 @@ use fitgpt_exec::{
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
 use fitgpt_model::{
-    job::{self, EVALUATE, Job, TRAIN, UPDATE},
+    job::{self, Job},
     optimizer::Optimizer,
+    programs::TrainingHandles,
     shard::Share,
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam,
-    units::{Bytes, DType, TensorId},
+    Adam, Names,
+    units::{Bytes, DType, ProgramId, TensorId},
 };
 
 use super::golden::{CASES, Golden};
@@ -29,6 +30,7 @@ const MULTIPLE: f64 = 8.0;
 struct GoldenRun {
     golden: Golden,
     backend: Cpu,
+    programs: TrainingHandles,
 }
 
 impl GoldenRun {
@@ -60,17 +62,22 @@ impl GoldenRun {
         let model = facts.case.model();
         let job = Job { model, training, eval_sequences: batch, samples: 1 };
         let target = CpuTarget::new(2, isa);
-        let plan = job::plan(job.training_programs(), &target).unwrap();
-        let mut run = Self { backend: Cpu::new(plan, target, Watch::Off).unwrap(), golden };
+        let programs = job.training_programs(Names::Kept);
+        let handles = programs.handles();
+        let plan = job::plan(programs, &target).unwrap();
+        let backend = Cpu::new(plan, target, Watch::Off).unwrap();
+        let mut run = Self { backend, programs: handles, golden };
         for (index, parameter) in (0..).zip(model.parameters()) {
             let values = run.golden.tensors.get(&format!("initial.{}", parameter.name)).f32s();
             let bytes = bytemuck::cast_slice(values);
-            run.backend.write(TRAIN, TensorId(index), Bytes::ZERO, bytes).unwrap();
+            run.backend
+                .write(run.programs.train.program, TensorId(index), Bytes::ZERO, bytes)
+                .unwrap();
         }
         run
     }
 
-    fn load(&mut self, program: usize, step: usize, micro: usize) {
+    fn load(&mut self, program: ProgramId, step: usize, micro: usize) {
         let case = &self.golden.facts.case;
         let count = case.batch * case.block as usize;
         let first = (step * case.micro_batches + micro) * count;
@@ -81,7 +88,7 @@ impl GoldenRun {
         }
     }
 
-    fn read(&mut self, program: usize, name: &str) -> Vec<f32> {
+    fn read(&mut self, program: ProgramId, name: &str) -> Vec<f32> {
         let listing = self.backend.plan().program(program);
         let id = listing.find(name).unwrap();
         let mut values = vec![0f32; listing.get(id).count() as usize];
@@ -92,13 +99,15 @@ impl GoldenRun {
 
     /// Runs forward and backward of every micro-batch and returns the mean loss.
     fn micro_batches(&mut self, step: usize) -> f32 {
-        let loss = self.backend.plan().program(TRAIN).find("loss").unwrap();
-        self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes()).unwrap();
+        let loss = self.backend.plan().program(self.programs.train.program).find("loss").unwrap();
+        self.backend
+            .write(self.programs.train.program, loss, Bytes::ZERO, &0f32.to_ne_bytes())
+            .unwrap();
         for micro in 0..self.golden.facts.case.micro_batches {
-            self.load(TRAIN, step, micro);
-            self.backend.run(TRAIN, &Arguments::default()).unwrap();
+            self.load(self.programs.train.program, step, micro);
+            self.backend.run(self.programs.train.program, &Arguments::default()).unwrap();
         }
-        self.read(TRAIN, "loss")[0]
+        self.read(self.programs.train.program, "loss")[0]
     }
 
     fn allowed(&self, quantity: &str) -> f64 {
@@ -134,7 +143,7 @@ fn every_gradient_of_the_first_step_matches_pytorch() {
         run.micro_batches(0);
         for parameter in run.golden.facts.case.model().parameters() {
             let name = &parameter.name;
-            let ours = run.read(TRAIN, &format!("d_{name}"));
+            let ours = run.read(run.programs.train.program, &format!("d_{name}"));
             let tensor = run.golden.tensors.get(&format!("gradient.{name}"));
             let theirs = tensor.f32s();
             if name.ends_with("c_attn.bias") {
@@ -164,8 +173,8 @@ fn the_losses_norms_and_weights_of_ten_steps_match_pytorch() {
             let lr = run.golden.tensors.get("learning_rates").f32s()[step];
             let updates = step as u64 + 1;
             let arguments = Arguments { lr, updates, ..Arguments::default() };
-            run.backend.run(UPDATE, &arguments).unwrap();
-            norms.push(run.read(UPDATE, "norm")[0]);
+            run.backend.run(run.programs.update.program, &arguments).unwrap();
+            norms.push(run.read(run.programs.update.program, "norm")[0]);
         }
         let theirs = run.golden.tensors.get("losses").f32s();
         run.compare(&format!("{case}: losses"), &losses, theirs, "losses");
@@ -173,7 +182,7 @@ fn the_losses_norms_and_weights_of_ten_steps_match_pytorch() {
         run.compare(&format!("{case}: norms"), &norms, theirs, "gradient_norms");
         for parameter in run.golden.facts.case.model().parameters() {
             let name = &parameter.name;
-            let ours = run.read(TRAIN, name);
+            let ours = run.read(run.programs.train.program, name);
             let theirs = run.golden.tensors.get(&format!("final.{name}")).f32s();
             let is_key = name.ends_with("c_attn.bias");
             let quantity = if is_key { "final_key_bias" } else { "final" };
@@ -186,9 +195,9 @@ fn the_losses_norms_and_weights_of_ten_steps_match_pytorch() {
 fn the_loss_of_every_evaluated_sequence_matches_pytorch() {
     everywhere(|case, isa| {
         let mut run = GoldenRun::new(case, isa);
-        run.load(EVALUATE, 0, 0);
-        run.backend.run(EVALUATE, &Arguments::default()).unwrap();
-        let ours = run.read(EVALUATE, "losses");
+        run.load(run.programs.evaluate.program, 0, 0);
+        run.backend.run(run.programs.evaluate.program, &Arguments::default()).unwrap();
+        let ours = run.read(run.programs.evaluate.program, "losses");
         let theirs = run.golden.tensors.get("evaluation_losses").f32s();
         run.compare(&format!("{case}: evaluation"), &ours, theirs, "evaluation_losses");
     });

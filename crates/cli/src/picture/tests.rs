@@ -9,7 +9,7 @@ use fitgpt_model::{
     job::Job,
     report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport},
 };
-use fitgpt_program::{TensorClass, units::Bytes};
+use fitgpt_program::{Names, TensorClass, units::Bytes};
 
 use super::{
     chart::{Chart, Panel, columns},
@@ -48,9 +48,9 @@ fn ours(config: &Config, vocab: u32, usable: u64) -> Panel {
     let target = CpuTarget::new(2, Isa::named("portable").unwrap());
     let precision = Precision::Float32;
     let job = Job::new(config, vocab, precision, &target, Bytes::ZERO);
-    let programs = job.training_programs();
-    let phases = programs.iter().map(|p| PhaseReport::of(p.name(), [p], &target)).collect();
-    let timelines = programs.iter().map(|p| PhaseTimeline::of(p.name(), p, &target)).collect();
+    let programs = job.training_programs(Names::Kept);
+    let phases = programs.all().map(|p| PhaseReport::of(p.name(), [p], &target)).collect();
+    let timelines = programs.all().map(|p| PhaseTimeline::of(p.name(), p, &target)).collect();
     let overhead = Overhead {
         context_bytes: [Bytes::new(20 * KIB), Bytes::new(90 * KIB)],
         ..Overhead::default()

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use fitgpt_program::{
     memory::VerifiedPlan,
-    units::{Bytes, OpIndex, TensorId},
+    units::{Bytes, OpIndex, ProgramId, TensorId},
 };
 
 use super::{
@@ -43,7 +43,7 @@ impl Cpu {
 
     fn run_ops(
         &mut self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
@@ -63,7 +63,7 @@ impl Backend for Cpu {
 
     fn run_part(
         &mut self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         arguments: &Arguments,
     ) -> Result<(), BackendError> {
@@ -73,7 +73,7 @@ impl Backend for Cpu {
 
     fn run_op_by_op(
         &mut self,
-        program: usize,
+        program: ProgramId,
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
@@ -83,7 +83,7 @@ impl Backend for Cpu {
 
     fn write(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &[u8],
@@ -94,7 +94,7 @@ impl Backend for Cpu {
 
     fn read(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &mut [u8],

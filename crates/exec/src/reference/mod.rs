@@ -31,7 +31,7 @@ use std::ops::Range;
 use fitgpt_program::{
     Op, Program,
     memory::{Limits, Target, VerifiedPlan},
-    units::{Bytes, OpIndex, TensorId},
+    units::{Bytes, OpIndex, ProgramId, TensorId},
 };
 
 use self::values::OpValues;
@@ -77,7 +77,7 @@ impl Backend for Reference {
 
     fn run_part(
         &mut self,
-        program: usize,
+        program: ProgramId,
         ops: Range<usize>,
         arguments: &Arguments,
     ) -> Result<(), BackendError> {
@@ -90,7 +90,7 @@ impl Backend for Reference {
 
     fn run_op_by_op(
         &mut self,
-        program: usize,
+        program: ProgramId,
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
@@ -104,7 +104,7 @@ impl Backend for Reference {
 
     fn write(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &[u8],
@@ -115,7 +115,7 @@ impl Backend for Reference {
 
     fn read(
         &mut self,
-        program: usize,
+        program: ProgramId,
         tensor: TensorId,
         start: Bytes,
         values: &mut [u8],
@@ -179,6 +179,6 @@ mod tests {
         let device = ReferenceTarget(Limits::HOST);
         let plan = verify(place(vec![program], &device).unwrap(), &device).unwrap();
         let mut backend = Reference::new(plan, Limits::HOST, Watch::Off).unwrap();
-        backend.run(0, &Arguments::default()).unwrap();
+        backend.run(ProgramId(0), &Arguments::default()).unwrap();
     }
 }

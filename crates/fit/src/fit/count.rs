@@ -15,11 +15,12 @@ use fitgpt_model::{
     Model, decoder,
     job::{self, Job, peak_bytes},
     optimizer::Footprint,
+    programs::TrainingPrograms,
     report::{Overhead, PhaseReport, PlanReport, Verdict, phases_of_training},
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Names, Program,
+    Names,
     memory::{PlanError, Target},
     units::{Bytes, DType},
 };
@@ -161,15 +162,16 @@ impl<'a> Counter<'a> {
         let rows = training.loss_chunk_rows;
         let state = (model, training.optimizer.footprint());
         let train = CountKey::Train { state, shape: [batch, seq], dtype, recompute, rows };
-        if self.once(train, || peak_bytes(&decoder::train(&model, &training, Names::Left), target))
-            > limit
+        if self.once(train, || {
+            peak_bytes(&decoder::train(&model, &training, Names::Left).program, target)
+        }) > limit
         {
             return false;
         }
         let update = CountKey::Update { state };
-        if self
-            .once(update, || peak_bytes(&decoder::update(&model, &training, Names::Left), target))
-            > limit
+        if self.once(update, || {
+            peak_bytes(&decoder::update(&model, &training, Names::Left).program, target)
+        }) > limit
         {
             return false;
         }
@@ -178,7 +180,7 @@ impl<'a> Counter<'a> {
         let rows = rows.min(training.eval_seq);
         let evaluate = CountKey::Evaluate { state, seq: training.eval_seq, dtype, rows };
         self.once(evaluate, || {
-            peak_bytes(&decoder::evaluate(&model, &training, Names::Left), target)
+            peak_bytes(&decoder::evaluate(&model, &training, Names::Left).program, target)
         }) <= limit
     }
 
@@ -204,19 +206,28 @@ impl<'a> Counter<'a> {
             }
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);
-                let (mut report, refusal) =
-                    match self.report_here(config, &job, job.training_programs(), &target) {
-                        Ok(report) => (report, None),
-                        Err(error) => {
-                            let phases = phases_of_training(&job.training_programs(), &target);
-                            let device = (*device).clone();
-                            let mut report =
-                                PlanReport::new("fitgpt", device, *overhead, config, phases, None);
-                            (report.fits, report.verdict) = (false, Verdict::No);
-                            (report, Some(error))
-                        }
-                    };
-                report.phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target));
+                let (mut report, refusal) = match self.report_here(
+                    config,
+                    &job,
+                    job.training_programs(Names::Kept),
+                    &target,
+                ) {
+                    Ok(report) => (report, None),
+                    Err(error) => {
+                        let phases =
+                            phases_of_training(&job.training_programs(Names::Kept), &target);
+                        let device = (*device).clone();
+                        let mut report =
+                            PlanReport::new("fitgpt", device, *overhead, config, phases, None);
+                        (report.fits, report.verdict) = (false, Verdict::No);
+                        (report, Some(error))
+                    }
+                };
+                report.phases.push(PhaseReport::of(
+                    "sample",
+                    job.sampling_programs().both(),
+                    &target,
+                ));
                 (report, refusal)
             }
         }
@@ -236,7 +247,7 @@ impl<'a> Counter<'a> {
         &self,
         config: &Config,
         job: &Job,
-        programs: Vec<Program>,
+        programs: TrainingPrograms,
         target: &impl Target,
     ) -> Result<PlanReport, PlanError> {
         let phases = phases_of_training(&programs, target);
@@ -253,7 +264,7 @@ impl<'a> Counter<'a> {
         match self.request.engine {
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);
-                let programs = job.unnamed_training_programs();
+                let programs = job.training_programs(Names::Left);
                 let report = self.report_here(config, &job, programs, &target).ok()?;
                 Some(PlannedCandidate {
                     peak_bytes: report.peak_bytes,
@@ -321,7 +332,8 @@ impl<'a> Counter<'a> {
             return *flops;
         }
         let training = Training { batch: 1, recompute, ..job.training };
-        let flops = decoder::train(&job.model, &training, Names::Left).flops() as f64 / seq as f64;
+        let flops =
+            decoder::train(&job.model, &training, Names::Left).program.flops() as f64 / seq as f64;
         self.flops.borrow_mut().insert(key, flops);
         flops
     }

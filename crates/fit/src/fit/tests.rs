@@ -6,7 +6,7 @@ use fitgpt_model::{
     job::{self, Job},
 };
 use fitgpt_program::{
-    Op, Program,
+    Names, Op, Program,
     memory::{Limits, Target},
     units::Bytes,
 };
@@ -103,8 +103,8 @@ fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
                 let least = job::least_staging_bytes(&changed);
                 let left = Bytes::new(without(small_overhead().with_staging(staging, least)));
                 let job = Job::new(&changed, VOCAB, precision, &target, left);
-                let programs = job.training_programs();
-                let peak = programs.iter().map(|p| job::peak_bytes(p, &target)).max().unwrap();
+                let programs = job.training_programs(Names::Kept);
+                let peak = programs.all().map(|p| job::peak_bytes(p, &target)).max().unwrap();
                 let arena = job::plan(programs, &target).unwrap().plan().arena_bytes();
                 let overhead = small_overhead().with_staging(staging, job.staging_bytes());
                 (peak, arena, without(overhead))

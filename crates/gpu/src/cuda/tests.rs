@@ -14,11 +14,11 @@ use fitgpt_exec::{
     Arguments, Backend, BackendError, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_model::job::{self, Job, TRAIN, UPDATE};
+use fitgpt_model::job::{self, Job};
 use fitgpt_program::{
-    TensorClass,
+    Names, TensorClass,
     memory::VerifiedPlan,
-    units::{Bytes, DType},
+    units::{Bytes, DType, ProgramId},
 };
 
 use super::{
@@ -217,10 +217,10 @@ fn a_tile_that_is_read_by_columns_is_caught() {
 
 /// The losses of twenty steps of a small GPT-2, on any backend.
 fn losses(backend: &mut dyn Backend) -> Vec<f32> {
-    let program = backend.plan().program(TRAIN).clone();
+    let program = backend.plan().program(ProgramId(0)).clone();
     let write = |backend: &mut dyn Backend, name: &str, values: &[u8]| {
         let tensor = program.find(name).unwrap();
-        backend.write(TRAIN, tensor, Bytes::ZERO, values).unwrap();
+        backend.write(ProgramId(0), tensor, Bytes::ZERO, values).unwrap();
     };
     for (index, tensor) in (0..).zip(program.state()) {
         let noise = |i: u32| fitgpt_exec::random::fmix32(i ^ (index << 20)) as f32 / 2e10 - 0.1;
@@ -238,10 +238,10 @@ fn losses(backend: &mut dyn Backend) -> Vec<f32> {
         write(backend, "targets", &ids(1).collect::<Vec<_>>());
         write(backend, "loss", &[0; 4]);
         let arguments = Arguments { step, lr: 1e-3, updates: step + 1, ..Arguments::default() };
-        backend.run(TRAIN, &arguments).unwrap();
-        backend.run(UPDATE, &arguments).unwrap();
+        backend.run(ProgramId(0), &arguments).unwrap();
+        backend.run(ProgramId(1), &arguments).unwrap();
         let mut loss = [0; 4];
-        backend.read(TRAIN, program.find("loss").unwrap(), Bytes::ZERO, &mut loss).unwrap();
+        backend.read(ProgramId(0), program.find("loss").unwrap(), Bytes::ZERO, &mut loss).unwrap();
         f32::from_ne_bytes(loss)
     };
     (0..20).map(one).collect()
@@ -272,11 +272,11 @@ fn twenty_steps_have_the_losses_of_the_cpu() {
     {
         let budget = Bytes::new(1 << 30);
         let job = Job::new(&config, config.vocab_size(), precision, &gpu_target, budget);
-        let plan = job::plan(job.training_programs(), &gpu_target).unwrap();
+        let plan = job::plan(job.training_programs(Names::Kept), &gpu_target).unwrap();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
         let found = losses(&mut gpu);
         let job = Job::new(&config, config.vocab_size(), precision, &cpu_target, budget);
-        let plan = job::plan(job.training_programs(), &cpu_target).unwrap();
+        let plan = job::plan(job.training_programs(Names::Kept), &cpu_target).unwrap();
         let expected = losses(&mut Cpu::new(plan, cpu_target, Watch::Off).unwrap());
         assert!(found[19] < found[0] - 0.2, "{precision:?} learns: {found:?}");
         for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -306,17 +306,17 @@ fn run_twice(adapter: &Adapter, precision: Precision) -> [Result<(), BackendErro
         let target = GpuTarget::new(device.properties());
         let budget = Bytes::new(1 << 30);
         let job = Job::new(&config, config.vocab_size(), precision, &target, budget);
-        let plan = job::plan(job.training_programs(), &target).unwrap();
+        let plan = job::plan(job.training_programs(Names::Kept), &target).unwrap();
         let mut gpu = Gpu::new(device, plan, Watch::Off, Bytes::ZERO)?;
-        let program = gpu.plan().program(TRAIN).clone();
+        let program = gpu.plan().program(ProgramId(0)).clone();
         for name in ["tokens", "targets"] {
             let tensor = program.find(name).unwrap();
             let zeros = vec![0; program.get(tensor).bytes().index()];
-            gpu.write(TRAIN, tensor, Bytes::ZERO, &zeros)?;
+            gpu.write(ProgramId(0), tensor, Bytes::ZERO, &zeros)?;
         }
         let loss = program.find("loss").unwrap();
-        gpu.run(TRAIN, &Arguments::default())?;
-        gpu.read_scalars(&[(TRAIN, loss)], &mut [0.0])
+        gpu.run(ProgramId(0), &Arguments::default())?;
+        gpu.read_scalars(&[(ProgramId(0), loss)], &mut [0.0])
     };
     [attempt(), attempt()]
 }

@@ -327,8 +327,8 @@ fn square() -> CubeDim {
 mod tests {
     use fitgpt_config::{Precision, Written};
     use fitgpt_exec::{Arguments, Backend, Watch};
-    use fitgpt_model::job::{self, Job, TRAIN};
-    use fitgpt_program::{Life, TensorClass, units::Bytes};
+    use fitgpt_model::job::{self, Job};
+    use fitgpt_program::{Life, Names, TensorClass, units::Bytes};
 
     use super::*;
     use crate::{AdapterKind, Gpu, GpuDevice, GpuProperties, GpuTarget, adapters};
@@ -359,8 +359,10 @@ mod tests {
         let target = GpuTarget::new(device.properties());
         let budget = Bytes::new(1 << 30);
         let job = Job::new(&config, 131, Precision::Float32, &target, budget);
-        let plan = job::plan(job.training_programs(), &target).unwrap();
-        let program = plan.program(TRAIN).clone();
+        let programs = job.training_programs(Names::Kept);
+        let train = programs.handles().train.program;
+        let plan = job::plan(programs, &target).unwrap();
+        let program = plan.program(train).clone();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
         for (id, tensor) in (0..).map(TensorId).zip(program.tensors()) {
             let mix = |i: u64| (i * 2_654_435_761 + u64::from(id.0) * 97) % 1009;
@@ -374,9 +376,9 @@ mod tests {
                 }
                 _ => continue,
             };
-            gpu.write(TRAIN, id, Bytes::ZERO, bytemuck::cast_slice(&words)).unwrap();
+            gpu.write(train, id, Bytes::ZERO, bytemuck::cast_slice(&words)).unwrap();
         }
-        gpu.run(TRAIN, &Arguments::default()).unwrap();
+        gpu.run(train, &Arguments::default()).unwrap();
         let kept = |tensor: &Tensor| {
             tensor.class == TensorClass::Gradient && tensor.life == Life::Always
                 || tensor.life == Life::Output
@@ -385,7 +387,7 @@ mod tests {
         let kept = tensors.filter(|(_, tensor)| kept(tensor));
         kept.map(|(id, tensor)| {
             let mut bytes = vec![0; tensor.bytes().index()];
-            gpu.read(TRAIN, id, Bytes::ZERO, &mut bytes).unwrap();
+            gpu.read(train, id, Bytes::ZERO, &mut bytes).unwrap();
             (tensor.name.clone(), bytes)
         })
         .collect()

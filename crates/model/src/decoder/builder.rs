@@ -502,7 +502,7 @@ impl<'a> DecoderBuilder<'a> {
     }
 
     /// The logits of the next token, from which the host samples.
-    pub(super) fn next_logits(&mut self, x: TensorId) {
+    pub(super) fn next_logits(&mut self, x: TensorId) -> TensorId {
         let norm = self.norm(self.weights.norm, x, "");
         let (batch, _) = self.shape;
         let out = self.program.tensor(Tensor {
@@ -515,5 +515,6 @@ impl<'a> DecoderBuilder<'a> {
         });
         let weight = self.weight(self.weights.head);
         self.program.op(Op::Linear { x: norm.out, weight, bias: None, out });
+        out
     }
 }

@@ -22,13 +22,14 @@ mod builder;
 mod backward;
 
 use fitgpt_program::{
-    DropoutSite, Life, Names, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole,
+    DropoutSite, Life, Names, Op, ProgramKind, Tensor, TensorClass, TensorRole,
     units::{Bytes, DType},
 };
 
 use self::builder::{AttentionKind, DecoderBuilder, NormedValues};
 use crate::{
     MlpKind, Model,
+    programs::{BatchTensors, EvaluationTensors, HostedProgram, TextTensors, UpdateTensors},
     training::{Recompute, Training},
 };
 
@@ -41,7 +42,7 @@ pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
 }
 
 /// One micro-batch: forward, loss, backward; adds to the gradients and the loss.
-pub fn train(model: &Model, training: &Training, names: Names) -> Program {
+pub fn train(model: &Model, training: &Training, names: Names) -> HostedProgram<BatchTensors> {
     let mut b = DecoderBuilder::of_training(ProgramKind::Train, model, training, names);
     b.shape = (training.batch, training.seq);
     b.dropout = training.dropout;
@@ -102,12 +103,12 @@ pub fn train(model: &Model, training: &Training, names: Names) -> Program {
     let d_wpe = b.weights.positions.map(|positions| b.gradient(positions));
     let dropout = b.dropout_at(0, DropoutSite::Embedding);
     b.program.op(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout });
-    b.program
+    HostedProgram { program: b.program, tensors: BatchTensors { tokens, targets } }
 }
 
 /// The optimizer's step after the last micro-batch, for the elements that this rank owns. With more
 /// than one lane the norm is an input: the host computed it when it added up the lanes.
-pub fn update(model: &Model, training: &Training, names: Names) -> Program {
+pub fn update(model: &Model, training: &Training, names: Names) -> HostedProgram<UpdateTensors> {
     let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, names);
     // In a small model a rank may own nothing. It never runs its update, which computes a norm only
     // so that the program is not empty.
@@ -137,7 +138,7 @@ pub fn update(model: &Model, training: &Training, names: Names) -> Program {
     for op in updates {
         b.program.op(op);
     }
-    b.program
+    HostedProgram { program: b.program, tensors: UpdateTensors { norm } }
 }
 
 /// A lower bound of the memory of an evaluation in addition to the state: in a block's MLP, the
@@ -154,7 +155,11 @@ pub(crate) fn evaluation_lower_bound(model: &Model, training: &Training) -> Byte
 }
 
 /// The losses of some sequences: forward only.
-pub fn evaluate(model: &Model, training: &Training, names: Names) -> Program {
+pub fn evaluate(
+    model: &Model,
+    training: &Training,
+    names: Names,
+) -> HostedProgram<EvaluationTensors> {
     let mut b = DecoderBuilder::of_training(ProgramKind::Evaluate, model, training, names);
     b.shape = (training.eval_batch, training.eval_seq);
     let tokens = b.input("tokens");
@@ -176,21 +181,26 @@ pub fn evaluate(model: &Model, training: &Training, names: Names) -> Program {
     });
     let weight = b.weight(b.weights.head);
     b.program.op(Op::CrossEntropy { x: norm.out, weight, targets, logits, losses });
-    b.program
+    let batch = BatchTensors { tokens, targets };
+    HostedProgram { program: b.program, tensors: EvaluationTensors { batch, losses } }
 }
 
 /// A prompt of one sequence, up to a whole block: fills its cache and computes the logits of its
 /// last row.
-pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
+pub fn prefill(model: &Model, batch: u64, activations: DType) -> HostedProgram<TextTensors> {
     write_prefill(DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, activations))
 }
 
 /// The same with the state of training, which has caches for [`Training::sampled`] sequences.
-pub(crate) fn prefill_in_training(model: &Model, training: &Training, names: Names) -> Program {
+pub(crate) fn prefill_in_training(
+    model: &Model,
+    training: &Training,
+    names: Names,
+) -> HostedProgram<TextTensors> {
     write_prefill(DecoderBuilder::of_training(ProgramKind::Prefill, model, training, names))
 }
 
-fn write_prefill(mut b: DecoderBuilder<'_>) -> Program {
+fn write_prefill(mut b: DecoderBuilder<'_>) -> HostedProgram<TextTensors> {
     let model = b.model;
     b.shape = (1, model.block.into());
     let tokens = b.input("tokens");
@@ -201,29 +211,33 @@ fn write_prefill(mut b: DecoderBuilder<'_>) -> Program {
     b.shape = (1, 1);
     let last = b.activation("last", model.channels.into());
     b.program.op(Op::LastRow { x, out: last });
-    b.next_logits(last);
-    b.program
+    let logits = b.next_logits(last);
+    HostedProgram { program: b.program, tensors: TextTensors { tokens, logits } }
 }
 
 /// One more token of every sequence.
-pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
+pub fn decode(model: &Model, batch: u64, activations: DType) -> HostedProgram<TextTensors> {
     let b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, activations);
     write_decode(b, batch)
 }
 
 /// The same with the state of training.
-pub(crate) fn decode_in_training(model: &Model, training: &Training, names: Names) -> Program {
+pub(crate) fn decode_in_training(
+    model: &Model,
+    training: &Training,
+    names: Names,
+) -> HostedProgram<TextTensors> {
     let b = DecoderBuilder::of_training(ProgramKind::Decode, model, training, names);
     write_decode(b, training.sampled)
 }
 
-fn write_decode(mut b: DecoderBuilder<'_>, batch: u64) -> Program {
+fn write_decode(mut b: DecoderBuilder<'_>, batch: u64) -> HostedProgram<TextTensors> {
     b.shape = (batch, 1);
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
     for layer in 0..b.model.layers {
         x = b.block_forward_only(layer, x, AttentionKind::ReadsCache);
     }
-    b.next_logits(x);
-    b.program
+    let logits = b.next_logits(x);
+    HostedProgram { program: b.program, tensors: TextTensors { tokens, logits } }
 }

@@ -16,7 +16,7 @@ use std::{
 use super::{Plan, Slot, Target};
 use crate::{
     Access, Life, Program,
-    units::{Bytes, DType, OpIndex, TensorId},
+    units::{Bytes, DType, OpIndex, ProgramId, TensorId},
 };
 
 /// What is wrong with a plan. Each of these is a bug in the planner, not a user error.
@@ -110,24 +110,29 @@ impl VerifiedPlan {
         &self.plan
     }
 
-    /// Program `index`, in the order given to the placer.
-    pub fn program(&self, index: usize) -> &Program {
-        &self.plan.programs[index].program
+    /// Every program, in the order given to the placer.
+    pub fn ids(&self) -> impl Iterator<Item = ProgramId> + use<> {
+        (0..self.plan.programs.len() as u32).map(ProgramId)
+    }
+
+    /// One of the programs.
+    pub fn program(&self, program: ProgramId) -> &Program {
+        &self.plan.programs[program.index()].program
     }
 
     /// The operands of one op, in the order of [`crate::Op::operands`].
-    pub fn operands(&self, program: usize, op: OpIndex) -> &[PlacedOperand] {
-        &self.operands[program][op.index()]
+    pub fn operands(&self, program: ProgramId, op: OpIndex) -> &[PlacedOperand] {
+        &self.operands[program.index()][op.index()]
     }
 
     /// The scratch of one op.
-    pub fn scratch(&self, program: usize, op: OpIndex) -> Option<Slot> {
-        self.plan.programs[program].scratch[op.index()]
+    pub fn scratch(&self, program: ProgramId, op: OpIndex) -> Option<Slot> {
+        self.plan.programs[program.index()].scratch[op.index()]
     }
 
     /// A tensor's slot.
-    pub fn slot(&self, program: usize, tensor: TensorId) -> Slot {
-        self.plan.programs[program].slots[tensor.index()]
+    pub fn slot(&self, program: ProgramId, tensor: TensorId) -> Slot {
+        self.plan.programs[program.index()].slots[tensor.index()]
     }
 }
 

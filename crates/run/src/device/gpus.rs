@@ -200,9 +200,9 @@ impl Opened {
         }
     }
 
-    pub(super) fn check(
+    pub(super) fn check<'p>(
         &self,
-        programs: &[Program],
+        programs: impl IntoIterator<Item = &'p Program>,
         precision: Precision,
     ) -> Result<(), Unavailable> {
         let device = || self.adapter.name.clone();
@@ -211,7 +211,7 @@ impl Opened {
         }
         let unsuitable =
             |why: GpuRefusal| Unavailable::Unsuitable { device: device(), why: why.to_string() };
-        programs.iter().try_for_each(|program| self.target.check(program).map_err(unsuitable))
+        programs.into_iter().try_for_each(|program| self.target.check(program).map_err(unsuitable))
     }
 
     pub(super) fn name(&self) -> (&str, &'static str) {

@@ -47,7 +47,11 @@ impl Opened {
         match *self {}
     }
 
-    pub(super) fn check(&self, _: &[Program], _: Precision) -> Result<(), Unavailable> {
+    pub(super) fn check<'p>(
+        &self,
+        _: impl IntoIterator<Item = &'p Program>,
+        _: Precision,
+    ) -> Result<(), Unavailable> {
         match *self {}
     }
 
