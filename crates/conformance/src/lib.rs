@@ -325,7 +325,8 @@ mod tests {
         let source = include_str!("../../program/src/op.rs");
         let (_, body) = source.split_once("pub fn name(&self)").expect("`Op::name`");
         let arms = body.lines().map(str::trim).take_while(|line| *line != "}").skip(1);
-        arms.filter_map(|arm| arm.split_once("=> \"")?.1.strip_suffix("\",")).collect()
+        let names = arms.filter_map(|arm| arm.split_once("=> \"")?.1.strip_suffix("\","));
+        names.chain(fitgpt_program::ElementRule::NAMES.iter().copied()).collect()
     }
 
     #[test]

@@ -21,8 +21,8 @@ use fitgpt_exec::{
     reference::{Reference, ReferenceTarget},
 };
 use fitgpt_program::{
-    Access, Adam, Dropout, DropoutSite, Gelu, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
-    Tensor, TensorClass, TensorRole,
+    Access, Adam, Dropout, DropoutSite, ElementRule, Gelu, Heads, Life, Op, Operand, Program,
+    ProgramKind, Qkv, Tensor, TensorClass, TensorRole,
     memory::{Limits, Target, VerifiedPlan, place, verify},
     units::{Bytes, DType, ProgramId, TensorId},
 };
@@ -469,15 +469,14 @@ impl List {
         });
         let names = ["wte", "d_wte", "exp_avg", "exp_avg_sq"];
         let [p, g, m, v] = names.map(table);
-        self.add("adamw", [("norm", vec![1], f), p, g, m, v], |[norm, p, g, m, v]| Op::AdamW {
+        self.add("adamw", [("norm", vec![1], f), p, g, m, v], |[norm, p, g, m, v]| Op::Update {
             norm,
             parameter: p,
             gradient: g,
-            exp_avg: m,
-            exp_avg_sq: v,
+            states: vec![m, v],
             first: 0,
             decays: true,
-            adam: ADAM,
+            rule: ElementRule::AdamW(ADAM),
         });
     }
 }

@@ -125,7 +125,7 @@ impl<'c> OpLaunch<'c> {
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. } => self.attention(),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss(),
-            Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(),
+            Op::GradientNorm { .. } | Op::Update { .. } => self.update(),
             Op::AdamW8bit { .. } => self.update_8bit(),
             Op::Muon { .. } => self.muon(),
             Op::Dropout { x, out, ref dropout } => {

@@ -218,7 +218,7 @@ impl ScratchParts {
             | Op::LinearBackwardInputAdd { .. }
             | Op::LinearBackwardGelu { .. }
             | Op::LinearBackwardSwiGlu { .. }
-            | Op::AdamW { .. }
+            | Op::Update { .. }
             | Op::AdamW8bit { .. }
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. }

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use fitgpt_config::{Config, MuonDtype, OptimizerChoice};
 use fitgpt_program::{
-    Adam, Muon, Op, QUANTISED_BLOCK,
+    Adam, ElementRule, Muon, Op, QUANTISED_BLOCK,
     units::{DType, TensorId},
 };
 
@@ -27,8 +27,8 @@ use crate::{Parameter, ParameterRole};
 /// An optimizer with its constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Optimizer {
-    /// `AdamW` with float32 moments for every parameter.
-    AdamW(Adam),
+    /// One rule for every element.
+    Elementwise(ElementRule),
     /// `AdamW`, with 8-bit moments for all but small parameters.
     AdamW8bit(Adam),
     /// Muon for the matrices of the blocks, `AdamW` for the rest.
@@ -43,8 +43,8 @@ pub enum Optimizer {
 /// How one parameter is updated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UpdateRule {
-    /// `AdamW` with float32 moments.
-    AdamW(Adam),
+    /// Every element by itself.
+    Elementwise(ElementRule),
     /// `AdamW` with 8-bit moments.
     AdamW8bit(Adam),
     /// Muon.
@@ -97,15 +97,25 @@ impl OptimizerState {
 
 /// What determines the bytes of an optimizer: its states, and the type of its scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Footprint {
-    choice: OptimizerChoice,
-    iterates_in: Option<DType>,
+pub enum Footprint {
+    /// Float32 states of every element.
+    Elementwise {
+        /// How many.
+        states: usize,
+    },
+    /// 8-bit moments.
+    AdamW8bit,
+    /// One momentum of the matrices.
+    Muon {
+        /// The type of its iteration.
+        iterates_in: DType,
+    },
 }
 
 impl Optimizer {
     /// `AdamW` for every parameter.
     pub fn adamw(adam: Adam) -> Self {
-        Self::AdamW(adam)
+        Self::Elementwise(ElementRule::AdamW(adam))
     }
 
     /// The optimizer that a config asks for.
@@ -118,7 +128,7 @@ impl Optimizer {
             grad_clip: config.grad_clip() as f32,
         };
         match config.optimizer() {
-            OptimizerChoice::AdamW => Self::AdamW(adam),
+            OptimizerChoice::AdamW => Self::adamw(adam),
             OptimizerChoice::AdamW8bit => Self::AdamW8bit(adam),
             OptimizerChoice::Muon => Self::Muon { muon: muon(config), adam },
         }
@@ -133,8 +143,9 @@ impl Optimizer {
             Self::Muon { muon, .. } if parameter.role == ParameterRole::Matrix => {
                 UpdateRule::Muon(muon)
             }
-            Self::AdamW(adam) | Self::AdamW8bit(adam) | Self::Muon { adam, .. } => {
-                UpdateRule::AdamW(adam)
+            Self::Elementwise(rule) => UpdateRule::Elementwise(rule),
+            Self::AdamW8bit(adam) | Self::Muon { adam, .. } => {
+                UpdateRule::Elementwise(ElementRule::AdamW(adam))
             }
         }
     }
@@ -157,8 +168,8 @@ impl Optimizer {
             OptimizerState { name, shape, dtype: DType::F32 }
         };
         match self.rule(parameter) {
-            UpdateRule::AdamW(_) => {
-                vec![like("exp_avg", DType::F32), like("exp_avg_sq", DType::F32)]
+            UpdateRule::Elementwise(rule) => {
+                rule.states().iter().map(|name| like(name, DType::F32)).collect()
             }
             UpdateRule::AdamW8bit(_) => vec![
                 like("exp_avg", DType::U8),
@@ -181,15 +192,14 @@ impl Optimizer {
         let (weight, gradient) = (state.weight, state.gradient);
         let (decays, first) = (parameter.decays(), state.owned.start);
         match self.rule(parameter) {
-            UpdateRule::AdamW(adam) => Op::AdamW {
+            UpdateRule::Elementwise(rule) => Op::Update {
                 norm,
                 parameter: weight,
                 gradient,
-                exp_avg: state.optimizer("exp_avg"),
-                exp_avg_sq: state.optimizer("exp_avg_sq"),
+                states: rule.states().iter().map(|name| state.optimizer(name)).collect(),
                 first,
                 decays,
-                adam,
+                rule,
             },
             UpdateRule::AdamW8bit(adam) => Op::AdamW8bit {
                 norm,
@@ -215,12 +225,11 @@ impl Optimizer {
 
     /// What determines its bytes.
     pub fn footprint(&self) -> Footprint {
-        let (choice, iterates_in) = match self {
-            Self::AdamW(_) => (OptimizerChoice::AdamW, None),
-            Self::AdamW8bit(_) => (OptimizerChoice::AdamW8bit, None),
-            Self::Muon { muon, .. } => (OptimizerChoice::Muon, Some(muon.dtype)),
-        };
-        Footprint { choice, iterates_in }
+        match self {
+            Self::Elementwise(rule) => Footprint::Elementwise { states: rule.states().len() },
+            Self::AdamW8bit(_) => Footprint::AdamW8bit,
+            Self::Muon { muon, .. } => Footprint::Muon { iterates_in: muon.dtype },
+        }
     }
 }
 

@@ -102,7 +102,7 @@ fn divide(
         let count = parameter.count();
         let unit = match optimizer.rule(parameter) {
             UpdateRule::Muon(_) => count,
-            UpdateRule::AdamW(_) | UpdateRule::AdamW8bit(_) => SHARD_BLOCK.min(count),
+            UpdateRule::Elementwise(_) | UpdateRule::AdamW8bit(_) => SHARD_BLOCK.min(count),
         };
         so_far += count;
         // An equal share of all elements so far, if units could be split.

@@ -8,15 +8,17 @@
 pub mod hash;
 pub mod units;
 mod rope;
+mod element_rule;
 mod op;
 mod program;
 mod cost;
 pub mod memory;
 
 pub use self::{
+    element_rule::*,
     op::{
-        Access, Adam, AdjustLr, Dropout, DropoutSite, Gelu, Heads, Muon, Op, Operand,
-        QUANTISED_BLOCK, Qkv, SHARD_BLOCK, Turn, reads, updates, writes,
+        Access, AdjustLr, Dropout, DropoutSite, Gelu, Heads, Muon, Op, Operand, QUANTISED_BLOCK,
+        Qkv, SHARD_BLOCK, Turn, reads, updates, writes,
     },
     program::{Constant, Life, Names, Program, ProgramKind, Tensor, TensorClass, TensorRole},
     rope::{Rope, RopeScaling},

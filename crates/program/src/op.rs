@@ -7,7 +7,10 @@
 //! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H query heads, G
 //! key/value heads, D channels of a head, F inner channels of an MLP.
 
-use super::rope::Rope;
+use super::{
+    element_rule::{Adam, ElementRule},
+    rope::Rope,
+};
 use crate::units::{DType, TensorId};
 
 /// How an op touches a tensor.
@@ -177,21 +180,6 @@ pub enum Turn {
     Forward,
     /// Back: the gradient of a rotation.
     Back,
-}
-
-/// AdamW's constants.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Adam {
-    /// Decay of the first moment.
-    pub beta1: f32,
-    /// Decay of the second moment.
-    pub beta2: f32,
-    /// Added to the root of the second moment.
-    pub epsilon: f32,
-    /// Decoupled weight decay.
-    pub weight_decay: f32,
-    /// Largest norm of the whole gradient; 0 for no limit.
-    pub grad_clip: f32,
 }
 
 /// Muon's constants.
@@ -416,18 +404,18 @@ pub enum Op {
     },
     /// `norm = √ Σ gradient²` over all of them, divided by the loss scale.
     GradientNorm { gradients: Vec<TensorId>, norm: TensorId },
-    /// One AdamW update of a parameter's elements from `first` on, as many as there are moments.
-    /// Their gradient is set to zero. If `norm` is not finite, only the gradient changes.
-    AdamW {
+    /// One update of a parameter's elements from `first` on, as many as each state has. Their
+    /// gradient is set to zero. If `norm` is not finite, only the gradient changes.
+    Update {
         norm: TensorId,
         parameter: TensorId,
         gradient: TensorId,
-        exp_avg: TensorId,
-        exp_avg_sq: TensorId,
+        /// Those of the rule, in its order.
+        states: Vec<TensorId>,
         first: u64,
         /// Whether weight decay applies.
         decays: bool,
-        adam: Adam,
+        rule: ElementRule,
     },
     /// `AdamW` with moments in 8 bits: codes of a dynamic map, and the largest magnitude of each
     /// block of [`QUANTISED_BLOCK`] elements as its scale. The update uses the new moments before
@@ -588,9 +576,9 @@ impl Op {
                 list.extend(gradients.iter().copied().map(reads));
                 list.extend([writes(norm)]);
             }
-            Self::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, .. } => {
-                list.extend([reads(norm)]);
-                list.extend([parameter, gradient, exp_avg, exp_avg_sq].map(updates));
+            Self::Update { norm, parameter, gradient, ref states, .. } => {
+                list.extend([reads(norm), updates(parameter), updates(gradient)]);
+                list.extend(states.iter().copied().map(updates));
             }
             Self::AdamW8bit {
                 norm,
@@ -652,7 +640,7 @@ impl Op {
             Self::Dropout { .. } => "dropout",
             Self::EmbedBackward { .. } => "embed_backward",
             Self::GradientNorm { .. } => "gradient_norm",
-            Self::AdamW { .. } => "adamw",
+            Self::Update { rule, .. } => rule.name(),
             Self::AdamW8bit { .. } => "adamw8bit",
             Self::Muon { .. } => "muon",
             Self::StoreCache { .. } => "store_cache",

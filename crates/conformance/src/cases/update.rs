@@ -1,6 +1,6 @@
 //! The gradient norm and `AdamW`.
 
-use fitgpt_program::{Adam, Op, units::DType};
+use fitgpt_program::{Adam, ElementRule, Op, units::DType};
 
 use super::super::{
     case::{CaseBuilder, Fill, OpCase, normals},
@@ -86,6 +86,7 @@ impl AdamWCase {
         let exp_avg = case.updates("exp_avg", &[count], d, Fill::normal(1.0), changed());
         let exp_avg_sq = case.updates("exp_avg_sq", &[count], d, squares, changed());
         let adam = Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip };
-        case.case(Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, first, decays, adam })
+        let (states, rule) = (vec![exp_avg, exp_avg_sq], ElementRule::AdamW(adam));
+        case.case(Op::Update { norm, parameter, gradient, states, first, decays, rule })
     }
 }

@@ -68,7 +68,10 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::LinearBackwardGelu { d_out, .. }
             | Op::LinearBackwardWeight { d_out, .. } => d_out,
             Op::EmbedBackward { d_x, .. } => d_x,
-            Op::GradientNorm { .. } | Op::AdamW { .. } | Op::AdamW8bit { .. } | Op::Muon { .. } => {
+            Op::GradientNorm { .. }
+            | Op::Update { .. }
+            | Op::AdamW8bit { .. }
+            | Op::Muon { .. } => {
                 return DType::F32;
             }
             Op::Named { name, .. } => {
@@ -99,7 +102,10 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. } => self.attention::<E>(op),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss::<E>(op),
-            Op::GradientNorm { .. } | Op::AdamW { .. } | Op::AdamW8bit { .. } | Op::Muon { .. } => {
+            Op::GradientNorm { .. }
+            | Op::Update { .. }
+            | Op::AdamW8bit { .. }
+            | Op::Muon { .. } => {
                 self.update(op);
             }
             Op::Rotary { x, table, turn, .. } => {
@@ -420,28 +426,17 @@ impl<'c, 'a> Call<'c, 'a> {
                 }
                 self.operands.write(norm)[0] = update::norm(sums, self.arguments);
             }
-            Op::AdamW {
-                norm,
-                parameter,
-                gradient,
-                exp_avg,
-                exp_avg_sq,
-                first,
-                decays,
-                ref adam,
-            } => {
-                let owned = self.owned(first, exp_avg);
-                let args = update::AdamW {
+            Op::Update { norm, parameter, gradient, ref states, first, decays, ref rule } => {
+                let owned = self.owned(first, states[0]);
+                let weights = update::Weights {
                     parameter: &mut self.operands.write(parameter)[owned.clone()],
                     gradient: &mut self.operands.write(gradient)[owned],
-                    exp_avg: self.operands.write(exp_avg),
-                    exp_avg_sq: self.operands.write(exp_avg_sq),
                     norm: self.operands.read(norm)[0],
-                    adam,
                     decays,
                     arguments: self.arguments,
                 };
-                update::adamw(self.machine, args);
+                let state = |at: usize| self.operands.write(states[at]);
+                update::elements(self.machine, rule, weights, state);
             }
             Op::AdamW8bit {
                 norm,

@@ -135,7 +135,7 @@ impl Scratch<'_> {
             Op::Embed { .. }
             | Op::Dropout { .. }
             | Op::EmbedBackward { .. }
-            | Op::AdamW { .. }
+            | Op::Update { .. }
             | Op::AdamW8bit { .. }
             | Op::StoreCache { .. }
             | Op::LastRow { .. }

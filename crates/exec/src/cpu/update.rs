@@ -10,7 +10,7 @@
 //!
 //! Both are limited by memory bandwidth and take one pass. Squares are summed in f64, by blocks.
 
-use fitgpt_program::{Adam, SHARD_BLOCK};
+use fitgpt_program::{Adam, ElementRule, SHARD_BLOCK};
 
 use crate::{
     Arguments,
@@ -87,38 +87,46 @@ impl Kernel for SumSquares<'_> {
     }
 }
 
-/// Operands of [`adamw`].
-pub(super) struct AdamW<'a> {
+/// What every rule updates.
+pub(super) struct Weights<'a> {
     pub(super) parameter: &'a mut [f32],
     pub(super) gradient: &'a mut [f32],
-    pub(super) exp_avg: &'a mut [f32],
-    pub(super) exp_avg_sq: &'a mut [f32],
     pub(super) norm: f32,
-    pub(super) adam: &'a Adam,
     pub(super) decays: bool,
     pub(super) arguments: &'a Arguments,
 }
 
-/// One update. Sets the gradient to zero; does nothing else if the norm is not finite.
-pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
-    let AdamW { parameter, gradient, exp_avg, exp_avg_sq, norm, adam, decays, arguments } = args;
+/// One update by `rule`, whose states are found by their index. Sets the gradient to zero; does
+/// nothing else if the norm is not finite.
+pub(super) fn elements<'a>(
+    machine: &mut Machine,
+    rule: &ElementRule,
+    weights: Weights<'_>,
+    mut state: impl FnMut(usize) -> &'a mut [f32],
+) {
+    let Weights { parameter, gradient, norm, decays, arguments } = weights;
     let count = parameter.len();
-    assert_eq!((gradient.len(), exp_avg.len(), exp_avg_sq.len()), (count, count, count));
+    assert_eq!(gradient.len(), count);
     if !norm.is_finite() {
         machine.pool.for_each(Blocks::new(gradient, BLOCK), |_, gradient| gradient.fill(0.0));
         return;
     }
-    let step = AdamStep::new(adam, arguments, norm, decays);
-    let parts = (
-        Blocks::new(parameter, BLOCK),
-        Blocks::new(gradient, BLOCK),
-        Blocks::new(exp_avg, BLOCK),
-        Blocks::new(exp_avg_sq, BLOCK),
-    );
+    let mut state = |at| {
+        let values = state(at);
+        assert_eq!(values.len(), count);
+        Blocks::new(values, BLOCK)
+    };
+    let (parameter, gradient) = (Blocks::new(parameter, BLOCK), Blocks::new(gradient, BLOCK));
     let isa = machine.isa;
-    machine.pool.for_each(parts, |_, (parameter, gradient, exp_avg, exp_avg_sq)| {
-        isa.run(AdamWBlock { parameter, gradient, exp_avg, exp_avg_sq, step });
-    });
+    match rule {
+        ElementRule::AdamW(adam) => {
+            let step = AdamStep::new(adam, arguments, norm, decays);
+            let parts = (parameter, gradient, state(0), state(1));
+            machine.pool.for_each(parts, |_, (parameter, gradient, exp_avg, exp_avg_sq)| {
+                isa.run(AdamWBlock { parameter, gradient, exp_avg, exp_avg_sq, step });
+            });
+        }
+    }
 }
 
 /// The factor of a gradient: clips its norm and divides out the loss scale.

@@ -146,7 +146,7 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
         Op::Attention { .. } | Op::AttentionBackward { .. } => attention::run,
         Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => loss::run,
         Op::Dropout { .. } => dropout::run,
-        Op::GradientNorm { .. } | Op::AdamW { .. } => update::run,
+        Op::GradientNorm { .. } | Op::Update { .. } => update::run,
         Op::AdamW8bit { .. } => update_8bit::run,
         Op::Muon { .. } => muon::run,
         Op::StoreCache { .. } | Op::CachedAttention { .. } | Op::LastRow { .. } => cache::run,

@@ -9,9 +9,12 @@
 //! Gradients include the loss scale, which is divided out only here. The norm is clipped as
 //! `torch.nn.utils.clip_grad_norm_` does.
 
-use fitgpt_program::{Adam, Op};
+use fitgpt_program::{Adam, ElementRule, Op};
 
-use super::{misplaced, values::OpValues};
+use super::{
+    misplaced,
+    values::{ChangedTensor, OpValues},
+};
 use crate::Arguments;
 
 /// `clip_grad_norm_` adds this, so that it never divides by zero.
@@ -69,6 +72,28 @@ impl AdamStep {
     }
 }
 
+/// A new parameter from the old one, its states, which are changed, and its gradient.
+type ElementUpdate = Box<dyn Fn(f64, &mut [f64], f64) -> f64>;
+
+fn element_update(
+    rule: &ElementRule,
+    arguments: &Arguments,
+    norm: f64,
+    decays: bool,
+) -> ElementUpdate {
+    match rule {
+        ElementRule::AdamW(adam) => {
+            let step = AdamStep::new(adam, arguments, norm, decays);
+            Box::new(move |parameter, states, gradient| {
+                let old = AdamElement { parameter, exp_avg: states[0], exp_avg_sq: states[1] };
+                let new = step.update(old, gradient);
+                states.copy_from_slice(&[new.exp_avg, new.exp_avg_sq]);
+                new.parameter
+            })
+        }
+    }
+}
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
 pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
@@ -78,29 +103,31 @@ pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
             let total: f64 = gradients.iter().copied().map(of).sum();
             values.store(norm, &[total.sqrt() / f64::from(values.arguments.loss_scale)]);
         }
-        Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, first, decays, ref adam } => {
+        Op::Update { norm, parameter, gradient, ref states, first, decays, ref rule } => {
             let norm = values.load(norm)[0];
-            let mut moments = [exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
-            let [mut m, mut v] = [moments[0].get(), moments[1].get()];
+            let mut states: Vec<_> = states.iter().map(|tensor| values.take(*tensor)).collect();
+            let mut kept: Vec<_> = states.iter().map(ChangedTensor::get).collect();
             let first = first as usize;
-            let owned = first..first + m.len();
+            let owned = first..first + kept[0].len();
             let mut gradient = values.take(gradient);
             let gradients = gradient.get()[owned.clone()].to_vec();
             gradient.put(first, &vec![0.0; gradients.len()]);
             if !norm.is_finite() {
                 return;
             }
-            let step = AdamStep::new(adam, values.arguments, norm, decays);
+            let update = element_update(rule, values.arguments, norm, decays);
             let mut parameter = values.take(parameter);
             let mut p = parameter.get()[owned].to_vec();
             for (i, gradient) in gradients.into_iter().enumerate() {
-                let old = AdamElement { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
-                let new = step.update(old, gradient);
-                [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
+                let mut element: Vec<_> = kept.iter().map(|state| state[i]).collect();
+                p[i] = update(p[i], &mut element, gradient);
+                for (state, new) in kept.iter_mut().zip(element) {
+                    state[i] = new;
+                }
             }
             parameter.put(first, &p);
-            for (moment, values) in moments.iter_mut().zip([m, v]) {
-                moment.put(0, &values);
+            for (state, values) in states.iter_mut().zip(kept) {
+                state.put(0, &values);
             }
         }
         _ => misplaced(op),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cubecl::prelude::BufferArg;
-use fitgpt_program::{Adam, Op, QUANTISED_BLOCK, units::TensorId};
+use fitgpt_program::{Adam, ElementRule, Op, QUANTISED_BLOCK, units::TensorId};
 
 use super::{OpLaunch, cubes, elements, launch, line, misplaced};
 use crate::kernels::{
@@ -45,33 +45,27 @@ impl OpLaunch<'_> {
                     self.properties().sums,
                 );
             }
-            Op::AdamW {
-                norm,
-                parameter,
-                gradient,
-                exp_avg,
-                exp_avg_sq,
-                first,
-                decays,
-                ref adam,
-            } => {
-                let count = self.listing.get(exp_avg).count() as usize;
+            Op::Update { norm, parameter, gradient, ref states, first, decays, ref rule } => {
+                let count = self.listing.get(states[0]).count() as usize;
                 let (first, whole) = (first as usize, self.listing.get(parameter).count() as usize);
                 for window in self.windows(count, &[4]) {
                     let owned = first + window.start..first + window.end;
-                    launch!(
-                        self,
-                        update::adamw,
-                        elements(window.len()),
-                        line(),
-                        self.whole(norm),
-                        self.shares(parameter, &owned, whole),
-                        self.shares(gradient, &owned, whole),
-                        self.shares(exp_avg, &window, count),
-                        self.shares(exp_avg_sq, &window, count),
-                        window.len(),
-                        self.step(adam, decays),
-                    );
+                    let state = |at: usize| self.shares(states[at], &window, count);
+                    match rule {
+                        ElementRule::AdamW(adam) => launch!(
+                            self,
+                            update::adamw,
+                            elements(window.len()),
+                            line(),
+                            self.whole(norm),
+                            self.shares(parameter, &owned, whole),
+                            self.shares(gradient, &owned, whole),
+                            state(0),
+                            state(1),
+                            window.len(),
+                            self.step(adam, decays),
+                        ),
+                    }
                 }
             }
             _ => misplaced(self.op),
