@@ -6,7 +6,7 @@ use super::{
     bench, completions, demo, devices, doctor, export, fit, patch, plan, prepare, sample, serve,
     train,
 };
-use crate::words::Lang;
+use crate::{keys::either, words::Lang};
 
 /// What `fitgpt` and `fitgpt --help` end with.
 const START_HERE: &str = "Start here:
@@ -37,7 +37,10 @@ pub fn command() -> Command {
                 .global(true)
                 .value_parser(Lang::ALL.map(Lang::code))
                 .hide_possible_values(true)
-                .help("Print reports and messages in en, zh, ja or de [default: the locale's]"),
+                .help(format!(
+                    "Print reports and messages in {} [default: the locale's]",
+                    either(Lang::ALL.map(Lang::code))
+                )),
         )
         .subcommand(plan::command())
         .subcommand(fit::command())

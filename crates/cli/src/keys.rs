@@ -4,7 +4,7 @@
 //! the few that people change most, `--help` all that affect the command.
 
 use clap::{Arg, ArgAction, Command};
-use fitgpt_config::{KEYS, Key, KeyGroup, ValueKind};
+use fitgpt_config::{KEYS, Key, KeyGroup, OptimizerChoice, ValueKind};
 
 /// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,16 +162,46 @@ fn affects_a_plan(key: &Key) -> bool {
 }
 
 /// The text of `-h`, short enough for one line.
-fn short_help(key: &Key) -> &'static str {
-    match key.name {
+fn short_help(key: &Key) -> String {
+    let text = match key.name {
         "init_from" => "Start from 'scratch', 'resume', 'gpt2', … or a folder",
         "grad_checkpoint" => "Recompute activations: False, True or 'auto'",
         "memory_budget" => "Plan for this memory, such as '12GB'",
         "device" => "Run on 'auto', 'cpu', 'gpu', 'cuda', …",
         "dtype" => "Store as 'float32', 'bfloat16' or 'float16'",
         "compile" => "Plan PyTorch with torch.compile",
-        "optimizer" => "Train with 'adamw', 'adamw8bit' or 'muon'",
         _ => key.help,
+    };
+    text.replace("{choices}", &choices(key, |_| ""))
+}
+
+/// The text of `--help`.
+fn long_help(key: &Key) -> String {
+    let remark = |name: &str| match key.name {
+        "optimizer" => {
+            let found = OptimizerChoice::ALL.into_iter().find(|choice| choice.name() == name);
+            found.map_or("", OptimizerChoice::remark)
+        }
+        _ => "",
+    };
+    key.help.replace("{choices}", &choices(key, remark))
+}
+
+/// The values of a key as a list: `'a', 'b' (remark) or 'c'`.
+fn choices(key: &Key, remark: impl Fn(&str) -> &'static str) -> String {
+    let ValueKind::Choice(names) = key.kind else { return String::new() };
+    either(names.iter().map(|name| match remark(name) {
+        "" => format!("'{name}'"),
+        remark => format!("'{name}' ({remark})"),
+    }))
+}
+
+/// `a, b or c`.
+pub(super) fn either(items: impl IntoIterator<Item = impl ToString>) -> String {
+    let items: Vec<_> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => items.concat(),
     }
 }
 
@@ -199,7 +229,7 @@ pub(super) fn with_keys(mut command: Command) -> Command {
             .hide(shown == Visibility::Never)
             .hide_short_help(shown != Visibility::Always)
             .help(short_help(key))
-            .long_help(key.help);
+            .long_help(long_help(key));
         if key.name == "memory_budget" {
             arg = arg.visible_alias("budget");
         }

@@ -52,8 +52,8 @@ const fn text(value: &'static str) -> ConfigValue {
     ConfigValue::Str(Cow::Borrowed(value))
 }
 
-/// The table: group, name, the type it resolves to, default, range, help. Passes its rows to the
-/// macro `$then`.
+/// The table: group, name, the type it resolves to, default, range, help. In the help, `{choices}` is
+/// the list of the type's names. Passes its rows to the macro `$then`.
 macro_rules! key_table {
     ($then:ident) => {
         $then! {
@@ -125,7 +125,7 @@ macro_rules! key_table {
                 "Plan PyTorch with torch.compile (`--engine torch`); FitGPT ignores it";
 
             FitGpt family: Family = text("gpt2"), ANY,
-                "Build a model of this family: 'gpt2', 'llama', 'mistral', 'qwen2' or 'qwen3'";
+                "Build a model of this family: {choices}";
             FitGpt n_kv_head: Inherited = int(0), HEADS.at_least_zero(),
                 "Share N heads of keys and values among the n_head heads of queries; 0: n_head";
             FitGpt head_dim: Inherited = int(0), CHANNELS.at_least_zero(),
@@ -146,7 +146,7 @@ macro_rules! key_table {
                 "Add biases to a Llama's MLP";
 
             FitGpt optimizer: OptimizerChoice = text("adamw"), ANY,
-                "Train with 'adamw', 'adamw8bit' (8-bit moments) or 'muon' (for the matrices of the blocks, AdamW for the rest)";
+                "Train with {choices}";
             FitGpt muon_learning_rate: InheritedReal = float(0.0), NOT_NEGATIVE,
                 "Train Muon's matrices with this learning rate, scheduled as learning_rate is; 0: 0.02, or learning_rate with muon_adjust_lr='match_rms_adamw'";
             FitGpt muon_adjust_lr: AdjustLr = text("original"), ANY,

@@ -14,8 +14,11 @@ pub enum OptimizerChoice {
 }
 
 impl OptimizerChoice {
+    /// All of them, in the order of lists.
+    pub const ALL: [Self; 3] = [Self::AdamW, Self::AdamW8bit, Self::Muon];
+
     /// As written in a config.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::AdamW => "adamw",
             Self::AdamW8bit => "adamw8bit",
@@ -23,10 +26,36 @@ impl OptimizerChoice {
         }
     }
 
-    pub(super) const NAMES: &'static [&'static str] = &["adamw", "adamw8bit", "muon"];
+    /// Its usual spelling.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::AdamW => "AdamW",
+            Self::AdamW8bit => "AdamW 8-bit",
+            Self::Muon => "Muon",
+        }
+    }
+
+    /// What the help adds to its name, if anything.
+    pub const fn remark(self) -> &'static str {
+        match self {
+            Self::AdamW => "",
+            Self::AdamW8bit => "8-bit moments",
+            Self::Muon => "for the matrices of the blocks, AdamW for the rest",
+        }
+    }
+
+    pub(super) const NAMES: &'static [&'static str] = &{
+        let mut names = [""; Self::ALL.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::ALL[index].name();
+            index += 1;
+        }
+        names
+    };
 
     pub(super) fn parse(name: &str) -> Option<Self> {
-        [Self::AdamW, Self::AdamW8bit, Self::Muon].into_iter().find(|choice| choice.name() == name)
+        Self::ALL.into_iter().find(|choice| choice.name() == name)
     }
 }
 

@@ -24,7 +24,7 @@ use cubecl::{
     ir::{DeviceProperties, TargetProperties},
     prelude::{BufferArg, CubeCount, CubeDim, KernelId},
 };
-use fitgpt_config::{Config, Precision, Written};
+use fitgpt_config::{Config, OptimizerChoice, Precision, Written};
 use fitgpt_exec::{Arguments, Backend, Watch, random::fmix32};
 use fitgpt_model::{
     job::{self, Job},
@@ -152,7 +152,6 @@ fn cases() -> Vec<GateCase> {
             ));
         }
     }
-    let optimizers = ["adamw8bit", "muon muon_dtype=bfloat16", "muon muon_dtype=float32"];
     let mut cases = Vec::new();
     for precision in PRECISIONS {
         let mut add = |keys: &str, recompute, is_cut| {
@@ -165,11 +164,22 @@ fn cases() -> Vec<GateCase> {
         for keys in &widths {
             add(keys, NONE, false);
         }
-        for optimizer in optimizers {
+        for optimizer in optimizers() {
             add(&format!("optimizer={optimizer}"), NONE, false);
         }
     }
     cases
+}
+
+/// What the key `optimizer` may be, with each type of Muon's iteration.
+fn optimizers() -> impl Iterator<Item = String> {
+    let of = |choice: OptimizerChoice| match choice {
+        OptimizerChoice::Muon => {
+            ["bfloat16", "float32"].map(|dtype| format!("muon muon_dtype={dtype}")).to_vec()
+        }
+        elementwise => vec![elementwise.name().to_owned()],
+    };
+    OptimizerChoice::ALL.into_iter().flat_map(of)
 }
 
 const NONE: Recompute = Recompute { blocks: 0, cheap: 0 };
@@ -374,7 +384,7 @@ fn random_case(dice: &mut Dice) -> GateCase {
             dice.of(&truth),
         ),
     };
-    let optimizers = ["adamw", "adamw8bit", "muon", "muon muon_dtype=float32"];
+    let optimizers: Vec<_> = optimizers().collect();
     let keys = format!(
         "{shape} n_layer={layers} n_head={heads} block_size={} batch_size={} eval_batch_size={} \
          vocab_size={} dropout={} optimizer={} lanes={}",
@@ -383,7 +393,7 @@ fn random_case(dice: &mut Dice) -> GateCase {
         rows[2],
         17 + dice.below(300),
         dice.of(&["0.0", "0.3"]),
-        dice.of(&optimizers),
+        optimizers[dice.below(optimizers.len() as u32) as usize],
         dice.of(&["0 gradient_accumulation_steps=3", "2 gradient_accumulation_steps=4"]),
     );
     let blocks = dice.below(layers + 1);

@@ -134,7 +134,7 @@ impl Default for Share {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_config::Written;
+    use fitgpt_config::{OptimizerChoice, Written};
     use fitgpt_program::QUANTISED_BLOCK;
 
     use super::*;
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn every_element_has_one_owner() {
-        for name in ["adamw", "adamw8bit", "muon"] {
+        for name in OptimizerChoice::ALL.map(OptimizerChoice::name) {
             let (parameters, optimizer) = case(name);
             for ranks in [1, 2, 3, 4, 6, 7, 200] {
                 let mut ends = vec![0; parameters.len()];

@@ -127,7 +127,7 @@ impl Owners {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_config::Written;
+    use fitgpt_config::{OptimizerChoice, Written};
     use fitgpt_model::Model;
 
     use super::*;
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_state_cover_it_in_order_on_any_number_of_ranks() {
-        for optimizer in ["adamw", "adamw8bit", "muon"] {
+        for optimizer in OptimizerChoice::ALL.map(OptimizerChoice::name) {
             let mut written = Written::new();
             for (key, value) in [("optimizer", optimizer), ("n_layer", "1"), ("n_embd", "240")] {
                 written.set(key, value).unwrap();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use fitgpt_commands::{Failure, config_file};
-use fitgpt_config::SizeLimit;
+use fitgpt_config::{OptimizerChoice, SizeLimit};
 use fitgpt_fit::device::GPUS;
 use fitgpt_program::TensorClass;
 use fitgpt_serve::{
@@ -182,6 +182,7 @@ impl PageApi {
             "presets": presets.collect::<Vec<_>>(),
             "cards": cards,
             "classes": TensorClass::ALL.map(class),
+            "optimizers": OptimizerChoice::ALL.map(|choice| [choice.name(), choice.title()]),
             "first": planner::first(),
             "limits": { "n_layer": limit("n_layer"), "n_embd": limit("n_embd") },
             "allows_training": self.trainings.is_some(),

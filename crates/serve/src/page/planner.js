@@ -54,7 +54,7 @@ export function planner(main, parameters) {
   } });
   fields.dtype = choice({ key: "dtype", label: t("key_dtype"), change: set, options: [["None", t("dtype_auto")], ["float32", "float32"], ["bfloat16", "bfloat16"], ["float16", "float16"]] });
   fields.grad_checkpoint = choice({ key: "grad_checkpoint", label: t("key_grad_checkpoint"), change: set, options: [["False", t("recompute_off")], ["auto", t("recompute_auto")], ["True", t("recompute_on")]] });
-  fields.optimizer = choice({ key: "optimizer", label: t("key_optimizer"), change: set, options: [["adamw", "AdamW"], ["adamw8bit", "AdamW 8-bit"], ["muon", "Muon"]] });
+  fields.optimizer = choice({ key: "optimizer", label: t("key_optimizer"), change: set, options: start.optimizers });
   fields.compile = choice({ key: "compile", label: t("key_compile"), change: set, options: [["True", t("yes")], ["False", t("no")]] });
 
   const lock = h("input", { type: "checkbox", id: "lock", onchange: () => {
