@@ -12,15 +12,15 @@
 //! other size is an argument. Heads of more than 256 channels have no stored kernels and are
 //! refused with their width. `gate.rs` dispatches every combination of choices and fails unless its
 //! kernels are the stored ones, none missing, changed or left over; random configs then may need no
-//! other. The PTX is for sm_80, the first architecture with tensor cores for bfloat16. Older cards
+//! other. The PTX is for `sm_80`, the first architecture with tensor cores for bfloat16. Older cards
 //! (GTX 16, RTX 20, V100, T4) are refused with their architecture and run through Vulkan; a second
 //! set without tensor cores could not be tested any better and would double the file. NVRTC is CUDA
 //! 12.0's: PTX is loaded by drivers of its own CUDA version and newer, so those from 525 (December
 //! 2022) on load it. ptxas targets several blocks per multiprocessor, and therefore spilled up to
 //! 48 bytes in some kernels of attention though registers were left; in these the PTX asks for one
 //! block. The gradients of keys and values of heads of 128 channels take all 255 registers: with
-//! one loop over heads and one over their tiles, sm_90 spilled the counter of heads, so there is
-//! one loop over both. Nothing spills on sm_80, sm_86, sm_89, sm_90 and sm_120
+//! one loop over heads and one over their tiles, `sm_90` spilled the counter of heads, so there is
+//! one loop over both. Nothing spills on `sm_80`, `sm_86`, `sm_89`, `sm_90` and `sm_120`
 //! (`scripts/cuda-architectures`); `scripts/ptx` refuses kernels that do. NVRTC at run time remains
 //! for kernels that were edited and not stored yet; what it makes is kept in the user's cache.
 
