@@ -73,6 +73,8 @@ pub enum PrepareError {
         path: PathBuf,
         /// The offset of the first invalid byte.
         offset: u64,
+        /// The encoding that they look like, as `iconv` spells it.
+        encoding: Option<&'static str>,
     },
     /// A row of Parquet that is not text.
     RowNotUtf8 {

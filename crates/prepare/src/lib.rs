@@ -19,6 +19,7 @@ pub mod hub;
 mod cut;
 mod need;
 mod error;
+mod encoding;
 mod words;
 mod draft;
 mod lines;

@@ -9,7 +9,11 @@ use std::{
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Invalid, PrepareError, error::JsonKind};
+use super::{
+    Invalid, PrepareError,
+    encoding::{self, BYTE_ORDER_MARK},
+    error::JsonKind,
+};
 
 /// The longest line. A line and its text are kept in memory; nothing else in this module grows with
 /// the input.
@@ -18,8 +22,6 @@ pub(super) const LINE_BYTES: u64 = 64 << 20;
 /// How many fields of a line an error names, and how many characters of each.
 const SHOWN_FIELDS: usize = 12;
 const SHOWN_CHARACTERS: usize = 60;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a file.
 pub(super) struct Lines<'a> {
@@ -71,14 +73,27 @@ impl<'a> Lines<'a> {
                 let (path, line) = (self.path.to_owned(), self.number);
                 return Err(PrepareError::LineTooLong { path, line, limit_bytes: LINE_BYTES });
             }
-            if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
-                self.line.drain(..BYTE_ORDER_MARK.len());
-                self.line_at += BYTE_ORDER_MARK.len() as u64;
+            if self.number == 1 {
+                self.check_beginning()?;
             }
             if !self.line.trim_ascii().is_empty() {
                 return self.text().map(Some);
             }
         }
+    }
+
+    /// Drops a byte order mark, and refuses a text of two bytes a character.
+    fn check_beginning(&mut self) -> Result<(), PrepareError> {
+        if self.line.starts_with(BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
+            self.line_at += BYTE_ORDER_MARK.len() as u64;
+        }
+        let encoding = encoding::of_two_bytes(&self.line);
+        if encoding.is_some() && self.invalid == Invalid::Refuse {
+            let path = self.path.to_owned();
+            return Err(PrepareError::NotUtf8 { path, offset: 0, encoding });
+        }
+        Ok(())
     }
 
     /// The length of the longest line so far.
@@ -96,7 +111,8 @@ impl<'a> Lines<'a> {
             (Err(_), Invalid::Replace) => String::from_utf8_lossy(bytes),
             (Err(error), Invalid::Refuse) => {
                 let offset = self.line_at + error.valid_up_to() as u64;
-                return Err(PrepareError::NotUtf8 { path: path(), offset });
+                let encoding = encoding::guess(bytes);
+                return Err(PrepareError::NotUtf8 { path: path(), offset, encoding });
             }
         };
         let found = match json {

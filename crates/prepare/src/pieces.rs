@@ -5,6 +5,7 @@ use std::{io::Read, path::Path};
 use super::{
     Invalid, PrepareError,
     cut::{PIECE_BYTES, cut},
+    encoding::{self, BYTE_ORDER_MARK},
 };
 
 /// How much is read at once.
@@ -64,11 +65,29 @@ impl<'a> Pieces<'a> {
         self.forced_cuts
     }
 
+    /// Drops a byte order mark, and refuses a text of two bytes a character: Latin letters in such a
+    /// text are valid UTF-8.
+    fn check_beginning(&mut self) -> Result<(), PrepareError> {
+        if self.chunk.starts_with(BYTE_ORDER_MARK) {
+            self.chunk.drain(..BYTE_ORDER_MARK.len());
+            self.chunk_at = BYTE_ORDER_MARK.len() as u64;
+        }
+        let encoding = encoding::of_two_bytes(&self.chunk);
+        if encoding.is_some() && self.invalid == Invalid::Refuse {
+            let path = self.path.to_owned();
+            return Err(PrepareError::NotUtf8 { path, offset: 0, encoding });
+        }
+        Ok(())
+    }
+
     /// Reads and decodes one more chunk.
     fn fill(&mut self) -> Result<(), PrepareError> {
         let read = self.source.take(CHUNK_BYTES as u64).read_to_end(&mut self.chunk);
         let read = read.map_err(|source| PrepareError::reading(self.path, source))?;
         self.is_at_end = read == 0;
+        if self.chunk_at == 0 {
+            self.check_beginning()?;
+        }
         let mut rest = &*self.chunk;
         loop {
             let error = match str::from_utf8(rest) {
@@ -90,7 +109,12 @@ impl<'a> Pieces<'a> {
             match self.invalid {
                 Invalid::Refuse => {
                     let offset = self.chunk_at + (self.chunk.len() - after.len()) as u64;
-                    return Err(PrepareError::NotUtf8 { path: self.path.to_owned(), offset });
+                    let encoding = encoding::guess(&self.chunk);
+                    return Err(PrepareError::NotUtf8 {
+                        path: self.path.to_owned(),
+                        offset,
+                        encoding,
+                    });
                 }
                 Invalid::Replace => self.text.push(char::REPLACEMENT_CHARACTER),
             }

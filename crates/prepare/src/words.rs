@@ -1,5 +1,7 @@
 //! What a [`PrepareError`] says.
 
+use std::path::Path;
+
 use fitgpt_say::{Lang, Say};
 
 use super::{
@@ -66,6 +68,13 @@ fitgpt_say::messages! {
         zh: "`{path}` 不是 UTF-8 文本：第 {offset} 字节；`--lossy` 会替换这类字节",
         ja: "`{path}` は UTF-8 テキストではありません: バイト {offset}。`--lossy` でそのようなバイトを置き換えられます",
         de: "`{path}` ist kein UTF-8-Text: Byte {offset}; `--lossy` ersetzt solche Bytes",
+    }
+    /// The whole text has another encoding.
+    other_encoding(path, encoding, command) {
+        en: "`{path}` is not UTF-8, it looks like {encoding}: `{command}` converts it",
+        zh: "`{path}` 不是 UTF-8，看起来是 {encoding}：可用 `{command}` 转换",
+        ja: "`{path}` は UTF-8 ではなく {encoding} のようです。`{command}` で変換できます",
+        de: "`{path}` ist nicht UTF-8, es sieht nach {encoding} aus: `{command}` wandelt es um",
     }
     row_not_utf8(path, row) {
         en: "row {row} of `{path}` is not valid UTF-8; `--lossy` replaces invalid bytes",
@@ -185,7 +194,12 @@ impl Say for PrepareError {
                 };
                 too_little_disk(lang, need, free_bytes)
             }
-            Self::NotUtf8 { path, offset } => not_utf8(lang, path.display(), offset),
+            Self::NotUtf8 { path, offset, encoding: None } => {
+                not_utf8(lang, path.display(), offset)
+            }
+            Self::NotUtf8 { path, encoding: Some(encoding), .. } => {
+                other_encoding(lang, path.display(), encoding, iconv(path, encoding))
+            }
             Self::RowNotUtf8 { path, row } => row_not_utf8(lang, path.display(), row),
             Self::Parquet { path, source } => parquet(lang, path.display(), source.say(lang)),
             Self::Shard { source } => source.say(lang),
@@ -227,6 +241,17 @@ impl Say for PrepareError {
             Self::Paused => paused(lang),
         }
     }
+}
+
+/// The command that converts a text, to a new file next to it.
+fn iconv(path: &Path, encoding: &str) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./+,@%".contains(c);
+    if !text.chars().all(is_plain) || text.starts_with('-') {
+        return format!("iconv -f {encoding} -t UTF-8 OLD > NEW.txt");
+    }
+    let new = path.with_extension("utf8.txt");
+    format!("iconv -f {encoding} -t UTF-8 {text} > {}", new.display())
 }
 
 fn kind(lang: Lang, kind: JsonKind) -> String {
