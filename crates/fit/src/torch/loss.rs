@@ -129,7 +129,8 @@ impl ModelPass<'_> {
         self.tape.hold(names);
         self.end_forward(scores.loss);
         self.begin_backward();
-        let (d_x, d_weight) = self.loss_backward(&scores, targets, rows, "");
+        let d_loss = self.gradient_of_division();
+        let (d_x, d_weight) = self.loss_backward(&scores, d_loss, targets, rows, "");
         (self.widen(d_x), self.widen(d_weight))
     }
 
@@ -159,6 +160,8 @@ impl ModelPass<'_> {
         self.tape.hold(names);
         self.end_forward(sum);
         self.begin_backward();
+        // Additions pass their gradient on, so all chunks have the same one.
+        let d_loss = self.gradient_of_division();
         let mut pieces = Vec::new(); // the gradients of the chunks' rows
         let mut gradient_of_head = HeadGradient::None;
         let mut later = None;
@@ -168,11 +171,12 @@ impl ModelPass<'_> {
             let suffix = format!("{} again", suffix(index));
             let scores = self.loss(x, targets, rows, &suffix);
             self.leave_autocast();
-            let (d_rows, d_weight) = self.loss_backward(&scores, targets, rows, &suffix);
+            let (d_rows, d_weight) = self.loss_backward(&scores, d_loss, targets, rows, &suffix);
             self.tape.hold(&[x, targets]); // arguments of the checkpointed function
+            // The copy of the rows is newer than that of the weights, so its backward runs first.
+            pieces.push(self.widen(d_rows));
             let d_weight = self.widen(d_weight);
             gradient_of_head = self.added_to_head(gradient_of_head, d_weight);
-            pieces.push(self.widen(d_rows));
         }
         let d_x = self.tape.value("d_ln_f", &[all, self.channels()], DType::F32);
         self.tape.run("cat", &pieces, &[d_x]);
@@ -230,16 +234,22 @@ impl ModelPass<'_> {
         self.tape.run("ones_like", &[], &[one]);
     }
 
+    /// The gradient of the loss before it was divided.
+    fn gradient_of_division(&mut self) -> TensorId {
+        let d_loss = self.tape.scalar("d_loss");
+        self.tape.run("div", &[], &[d_loss]);
+        d_loss
+    }
+
     /// The gradients of the head's input and weights, in the type of its product.
     fn loss_backward(
         &mut self,
         scores: &LossTensors,
+        d_loss: TensorId,
         targets: TensorId,
         rows: u64,
         suffix: &str,
     ) -> (TensorId, TensorId) {
-        let d_loss = self.tape.scalar(format_args!("d_loss{suffix}"));
-        self.tape.run("div", &[], &[d_loss]);
         let is_half = self.tape.dtype_of(scores.log_softmax) != DType::F32;
         let chosen_from = match scores.wide {
             Some(wide) if is_half => wide,
