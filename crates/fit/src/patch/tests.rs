@@ -220,7 +220,7 @@ fn a_partly_patched_file_is_completed() {
 fn a_chunked_loss_is_inserted_before_the_whole_one() {
     let patched = only(Patch::ChunkedLoss, TRAIN, MODEL);
     let train = [
-        "+loss_chunk_rows = 1024 # rows of logits that exist at a time; 0: all of a batch",
+        "+loss_chunk_rows = 0 # rows of logits that exist at a time; 0: all of a batch",
         "+model.config.loss_chunk_rows = loss_chunk_rows",
     ];
     assert_eq!(changed(TRAIN, &patched.train), train);

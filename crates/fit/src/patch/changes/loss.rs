@@ -18,7 +18,7 @@ use crate::patch::{
 };
 
 pub(in crate::patch) fn sites(train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
-    let rows = "1024 # rows of logits that exist at a time; 0: all of a batch";
+    let rows = "0 # rows of logits that exist at a time; 0: all of a batch";
     vec![
         key(train, "loss_chunk_rows", rows, "compile"),
         hand_over(train, "loss_chunk_rows"),
