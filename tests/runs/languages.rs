@@ -152,11 +152,9 @@ fn the_locale_chooses_the_language_unless_a_flag_does() {
     };
     assert!(is_in("ja", &stderr(&[("LANG", "ja_JP.UTF-8")])));
     assert!(is_in("zh", &stderr(&[("LANG", "C"), ("LC_MESSAGES", "zh_CN.UTF-8")])));
-    assert!(
-        stderr(&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "C")]).starts_with("error: unknown device")
-    );
-    assert!(stderr(&[("LANG", "fr_FR.UTF-8")]).starts_with("error: unknown device"));
-    assert!(stderr(&[]).starts_with("error: unknown device"));
+    assert!(stderr(&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "C")]).starts_with("error: unknown card"));
+    assert!(stderr(&[("LANG", "fr_FR.UTF-8")]).starts_with("error: unknown card"));
+    assert!(stderr(&[]).starts_with("error: unknown card"));
 }
 
 #[test]

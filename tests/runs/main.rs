@@ -1,5 +1,6 @@
 //! Whole runs of the built program, as a user starts them.
 
+mod advice;
 mod bad_input;
 mod bench;
 mod cli;
@@ -7,6 +8,7 @@ mod commands;
 mod demo;
 mod devices;
 mod families;
+mod first_steps;
 mod fitting;
 mod folders;
 mod languages;
@@ -29,4 +31,5 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod terminals;
 mod training;
+mod verdicts;
 mod weights;

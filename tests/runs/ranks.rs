@@ -82,7 +82,7 @@ fn four_ranks_have_a_quarter_of_the_moments_each_and_more_lanes_need_one_more_gr
 #[test]
 fn a_network_adds_bytes_and_time() {
     let place = TestFolder::new();
-    let more = ["--ranks=4", "--gpu=4090", "--network=10Gb"];
+    let more = ["--device=auto", "--ranks=4", "--gpu=4090", "--network=10Gb"];
     let network = plan(&place, &more)["ranks"]["network"].clone();
     // Three quarters of 498 MB of gradients and of as many weights.
     let sent = network["sent_bytes"].as_f64().unwrap();

@@ -126,14 +126,16 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
         let phase = phases.iter().find(|phase| phase["name"] == "train").unwrap();
         assert_eq!(drawn.max(), phase["peak_bytes"].as_u64());
     }
-    // One of several ranks, too; nanoGPT's ranks are not planned.
+    // One of several ranks, too, of both engines.
     let mut of_ranks = asked.clone();
     of_ranks["ranks"] = json!(4);
     let answer = server.post("/api/plan", &of_ranks).json();
     let args =
         ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--ranks=4", "--json"];
-    assert_eq!(answer["engines"][1]["report"], place.run(&args).json());
-    assert_eq!(answer["engines"][0]["failure"]["kind"], "usage");
+    for (index, engine) in ["--engine=torch", "--engine=fitgpt"].into_iter().enumerate() {
+        let ran = place.run(&[&args[..], &[engine]].concat());
+        assert_eq!(answer["engines"][index]["report"], ran.json(), "{engine}");
+    }
     let fit = server.post("/api/fit", &asked).json();
     let args = ["fit", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--engine", "torch"];
     let printed = place.run(&[&args[..], &["--json"]].concat()).json();
@@ -559,7 +561,7 @@ fn a_run_is_listed_followed_and_named_by_train() {
     // Kept as float32.
     assert!((loss - shown).abs() < 1e-6, "{loss} {shown}");
     assert_eq!(series["plan"]["config"]["n_layer"], 2);
-    assert_eq!(series["evaluations"].as_array().unwrap().len(), 1);
+    assert_eq!(series["evaluations"].as_array().unwrap().len(), 2); // at the start and at the end
 }
 
 #[test]

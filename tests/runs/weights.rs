@@ -23,10 +23,17 @@ fn trained() -> TestFolder {
     place
 }
 
-/// `train` with sizes that differ from those of the weights.
+/// `train` with a config file whose sizes differ from those of the weights.
 fn begin(place: &TestFolder, more: &[&str]) -> Ran {
-    let other = ["train", "--dataset=tiny", "--batch_size=4", "--gradient_accumulation_steps=1"];
-    let rest = ["--n_layer=3", "--n_head=1", "--n_embd=48", "--eval_iters=2", "--device=cpu"];
+    fs::write(place.path("sizes.py"), "n_layer = 3\nn_head = 1\nn_embd = 48\n").unwrap();
+    let other = ["train", "sizes.py", "--dataset=tiny", "--batch_size=4"];
+    // The first run began from the preset, which has this key.
+    let rest = [
+        "--gradient_accumulation_steps=1",
+        "--eval_iters=2",
+        "--eval_batch_size=8",
+        "--device=cpu",
+    ];
     place.run(&[&other[..], &rest, more].concat())
 }
 

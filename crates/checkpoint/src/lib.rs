@@ -79,7 +79,7 @@ pub use self::{
     load::{Checkpoint, Weights, describe, has_state, weights_dir},
     lock::Lock,
     manifest::Retention,
-    nanogpt::{NanoGptRun, nanogpt_file},
+    nanogpt::{NANOGPT_FILE, NanoGptRun, nanogpt_file},
     ownership::{FolderContents, inspect, is_exported, is_own_name},
     save::{
         Contents, Label, bytes_needed, bytes_present, copy_weights, save, save_weights,

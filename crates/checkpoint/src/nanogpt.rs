@@ -41,7 +41,7 @@ use super::{
 };
 
 /// The name that nanoGPT gives its checkpoints.
-pub(crate) const NANOGPT_FILE: &str = "ckpt.pt";
+pub const NANOGPT_FILE: &str = "ckpt.pt";
 
 /// The prefix of names in a compiled model.
 const COMPILED: &str = "_orig_mod.";

@@ -11,13 +11,14 @@ use fitgpt_checkpoint::output::{self, Replace};
 use fitgpt_commands::{
     Failure,
     config_file::{self, ConfigPart, ConfigSource},
+    engines::{self, ChosenEngines, EngineRequest},
     target::{DeviceFlags, EngineChoice},
 };
-use fitgpt_config::{ConfigValue, KEYS, Key, UnknownValue, Written};
+use fitgpt_config::{Config, ConfigValue, KEYS, Key, UnknownValue, Written};
 use fitgpt_fit::device::GPUS;
 use fitgpt_run::network::NetworkRate;
 
-use super::{keys, named};
+use super::{OutputStyle, keys, named};
 use crate::{
     terminal,
     words::{self, Say as _, lang},
@@ -37,7 +38,6 @@ pub(super) fn with_target(command: Command, engines: &'static [&'static str]) ->
             Arg::new("engine")
                 .long("engine")
                 .value_parser(clap::builder::PossibleValuesParser::new(engines))
-                .default_value("fitgpt")
                 .help(help),
         )
         .arg(gpu())
@@ -55,7 +55,7 @@ pub(super) fn gpu() -> Arg {
         .value_name("NAME")
         .value_parser(SuggestedValues(&CARDS))
         .hide_possible_values(true)
-        .help("Plan for this card, such as \"RTX 4070\" or 4090; it need not be in this machine")
+        .help("Plan for this card, such as \"RTX 4070\" or 4090; `list` prints all")
 }
 
 /// The catalogue's cards as a shell completes them: one word each, without the maker's name.
@@ -137,20 +137,36 @@ pub(super) fn ranks(matches: &ArgMatches) -> Option<u32> {
     matches.get_one("ranks").copied()
 }
 
-/// The engines of `--engine`, PyTorch first if it is `both`.
-pub(super) fn engines(matches: &ArgMatches) -> &'static [EngineChoice] {
-    match matches.get_one::<String>("engine").map(String::as_str) {
-        Some("both") => &[EngineChoice::Torch, EngineChoice::Fitgpt],
-        Some("torch") => &[EngineChoice::Torch],
-        _ => &[EngineChoice::Fitgpt],
-    }
+/// The engines of `--engine`, or those that people see without it.
+pub(super) fn engines(
+    matches: &ArgMatches,
+    style: OutputStyle,
+    config: &Config,
+    written: &Written,
+) -> ChosenEngines {
+    let asked = match matches.get_one::<String>("engine").map(String::as_str) {
+        Some("both") => EngineRequest::Both,
+        Some("torch") => EngineRequest::One(EngineChoice::Torch),
+        Some(_) => EngineRequest::One(EngineChoice::Fitgpt),
+        None => EngineRequest::Unnamed,
+    };
+    engines::choose(asked, gpu_name(matches), style == OutputStyle::Text, config, written)
 }
 
-/// The flags about the device.
-pub(super) fn device(matches: &ArgMatches) -> DeviceFlags<'_> {
-    let flag = |name| matches.try_get_one::<String>(name).ok().flatten().map(String::as_str);
-    let is_compared = engines(matches).len() > 1;
-    DeviceFlags { gpu: flag("gpu"), reserve: flag("reserve"), is_compared }
+/// Whether `--gpu list` asks for the names of all cards.
+pub(super) fn asks_for_cards(matches: &ArgMatches) -> bool {
+    let gpu = matches.try_get_one::<String>("gpu").ok().flatten();
+    gpu.is_some_and(|name| name.eq_ignore_ascii_case("list"))
+}
+
+fn gpu_name(matches: &ArgMatches) -> Option<&str> {
+    matches.get_one::<String>("gpu").map(String::as_str)
+}
+
+/// The flags about the device of `engines`.
+pub(super) fn device<'a>(matches: &'a ArgMatches, engines: &[EngineChoice]) -> DeviceFlags<'a> {
+    let reserve = matches.get_one::<String>("reserve").map(String::as_str);
+    DeviceFlags { gpu: gpu_name(matches), reserve, is_compared: engines.len() > 1 }
 }
 
 /// The config files and keys of a command line, in order. If they name weights to start from, the

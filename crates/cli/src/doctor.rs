@@ -10,7 +10,7 @@ use fitgpt_commands::{
     Failure, config_file,
     doctor::{self, InputLimits, RunFacts},
 };
-use fitgpt_doctor::{MemoryKind, diagnose, text};
+use fitgpt_doctor::{MemoryKind, diagnose, text, topics};
 use fitgpt_files::os;
 
 use super::{Outcome, OutputStyle, args, keys};
@@ -25,6 +25,12 @@ const EXAMPLES: &str = "
   python train.py 2>&1 | fitgpt doctor --batch_size=16
   fitgpt doctor --explain stale-logits
 ";
+
+/// Examples in the help.
+const EXAMPLES_OF_HELP: &str = "Examples:
+  fitgpt doctor train.log --config config/train_gpt2.py
+  python train.py 2>&1 | fitgpt doctor --batch_size=16 --gpu \"RTX 4070\"
+  fitgpt doctor --explain stale-logits";
 
 /// The command with its flags.
 pub(super) fn command() -> Command {
@@ -48,12 +54,25 @@ pub(super) fn command() -> Command {
                     .value_name("RULE")
                     .help("Print the page of a rule or of a common claim"),
             )
-            .after_help(
-                "Examples:\n  fitgpt doctor train.log --config config/train_gpt2.py\n  \
-                     python train.py 2>&1 | fitgpt doctor --batch_size=16 --gpu \"RTX 4070\"\n  \
-                     fitgpt doctor --explain stale-logits",
-            ),
+            .after_help(EXAMPLES_OF_HELP)
+            .after_long_help(format!("{EXAMPLES_OF_HELP}\n\nPages of --explain:\n{}", pages())),
     ))
+}
+
+/// The names of all pages, in lines.
+fn pages() -> String {
+    const COLUMNS: usize = 78;
+    let mut lines = vec![String::from(" ")];
+    for topic in topics() {
+        let line = lines.last_mut().expect("there is a line");
+        if line.len() + 1 + topic.len() > COLUMNS {
+            lines.push(format!("  {topic}"));
+        } else {
+            line.push(' ');
+            line.push_str(topic);
+        }
+    }
+    lines.join("\n")
 }
 
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {

@@ -6,14 +6,17 @@ use clap::{Arg, ArgMatches, Command};
 use fitgpt_checkpoint::output::Replace;
 use fitgpt_commands::{
     Failure,
+    engines::ChosenEngines,
     fit::{OptionsRequest, RankedOptions},
     plan,
+    target::EngineChoice,
 };
+use fitgpt_config::Config;
 
-use super::{Outcome, OutputStyle, args, fit_table};
+use super::{Outcome, OutputStyle, args, fit_table, plan_text};
 use crate::{
     terminal,
-    words::{fit as messages, localized, names},
+    words::{Say as _, fit as messages, lang, localized, names},
 };
 
 /// The command with its flags.
@@ -40,22 +43,35 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let vocab = plan::vocab(&config)?;
     args::check_output(matches, "write", Replace::Any)?;
     let file = args::last_file(matches)?;
-    let [engine] = *args::engines(matches) else { unreachable!("clap accepts one engine") };
-    let options = OptionsRequest {
-        config: &config,
-        vocab,
-        engine,
-        device: args::device(matches),
-        ranks: args::ranks(matches),
-        source: &source,
-        file: file.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
+    let ChosenEngines { engines, note } = args::engines(matches, style, &config, &source.written);
+    let path = matches.get_one::<String>("write").map(String::as_str);
+    if path.is_some() && engines.len() > 1 {
+        return Err(
+            Failure::new("usage", messages::whose_config()).hint(messages::name_the_engine())
+        );
     }
-    .search()?;
+    if let Some(note) = note {
+        terminal::note(&note.say(lang()));
+    }
+    let search = |engine: &EngineChoice| {
+        OptionsRequest {
+            config: &config,
+            vocab,
+            engine: *engine,
+            device: args::device(matches, engines),
+            ranks: args::ranks(matches),
+            source: &source,
+            file: file.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
+        }
+        .search()
+    };
+    let all = engines.iter().map(search).collect::<Result<Vec<_>, _>>()?;
+    // The answer is FitGPT's if there are two.
+    let options = all.last().expect("there is at least one engine");
     match style {
         OutputStyle::Json => terminal::json(&options.document()),
-        OutputStyle::Text => terminal::out(&localized(fit_table::table(&options))),
+        OutputStyle::Text => print(&all, &config),
     }
-    let path = matches.get_one::<String>("write").map(String::as_str);
     let is_written = match path {
         Some(path) => options.write(Path::new(path))?,
         None => false,
@@ -66,18 +82,41 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
             Some(path) => terminal::line(&messages::not_written(path)),
             None => {}
         }
-        terminal::line(&next_step(&options, path));
+        print_next(&all, path);
     }
     Ok(if options.recommended().is_some() { Outcome::Yes } else { Outcome::No })
 }
 
-/// The command to run next: the recommended option, from the file if it was written to one. If
-/// nothing can be recommended, `fit` for another card.
-fn next_step(options: &RankedOptions, file: Option<&str>) -> String {
-    match options.next_commands(file) {
-        Some(commands) => format!("\n{}", names::next(commands.join(" && "))),
-        None => {
-            format!("\n{}  ({})", names::next("fitgpt fit … --gpu NAME"), messages::other_card())
+/// Prints what was found for each engine.
+fn print(all: &[RankedOptions], config: &Config) {
+    for (index, options) in all.iter().enumerate() {
+        let RankedOptions { target, notes, .. } = options;
+        for note in notes {
+            terminal::note(&note.say(lang()));
         }
+        if index > 0 {
+            terminal::line("");
+        }
+        let engine = plan_text::engine_of(target, config);
+        let precision = target.precision.name();
+        terminal::line(&plan_text::heading_of(&engine, &target.device.name, precision));
+        if target.engine == EngineChoice::Fitgpt && target.is_card {
+            terminal::line(&plan_text::untried());
+        }
+        terminal::out(&localized(fit_table::table(options)));
+    }
+}
+
+/// Prints the command to run next: the recommended option of each engine, from the file if it was
+/// written to one. If nothing can be recommended, `fit` for another card.
+fn print_next(all: &[RankedOptions], file: Option<&str>) {
+    let commands: Vec<_> = all.iter().filter_map(|options| options.next_commands(file)).collect();
+    terminal::line("");
+    if commands.is_empty() {
+        let next = names::next("fitgpt fit … --gpu NAME");
+        terminal::line(&format!("{next}  ({})", messages::other_card()));
+    }
+    for commands in commands {
+        terminal::line(&names::next(commands.join(" && ")));
     }
 }

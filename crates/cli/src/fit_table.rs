@@ -55,6 +55,11 @@ pub(crate) fn table(options: &RankedOptions) -> String {
         for line in &commands[index] {
             let _ = writeln!(text, "    {line}");
         }
+        if let Some((_, iters)) = option.changes.iter().find(|(key, _)| *key == "eval_iters") {
+            let config = &original.config;
+            let sequences = u64::from(config.eval_iters()) * u64::from(config.eval_batch_size());
+            let _ = writeln!(text, "    {}", messages::same_evaluation(iters, sequences));
+        }
     }
     text
 }

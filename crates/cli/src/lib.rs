@@ -11,6 +11,7 @@ mod demo;
 mod keys;
 mod named;
 mod args;
+mod cards;
 mod plan_text;
 mod plan;
 mod export;
@@ -128,6 +129,11 @@ fn shorten(error: &mut clap::Error) {
 }
 
 fn dispatch(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
+    if let Some((_, matches)) = matches.subcommand()
+        && args::asks_for_cards(matches)
+    {
+        return Ok(cards::print(style));
+    }
     match matches.subcommand() {
         Some(("plan", matches)) => plan::run(matches, style),
         Some(("doctor", matches)) => doctor::run(matches, style),

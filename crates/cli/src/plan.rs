@@ -7,7 +7,8 @@ use fitgpt_checkpoint::output;
 use fitgpt_commands::{
     Failure,
     config_file::ConfigSource,
-    plan::{self, PlanAnswer, PlanRequest},
+    engines::ChosenEngines,
+    plan::{self, EnginePlan, PlanAnswer, PlanRequest},
 };
 use fitgpt_model::report::Verdict;
 
@@ -18,7 +19,7 @@ use crate::{
         html, svg,
     },
     terminal,
-    words::{names, plan as messages},
+    words::{Say as _, lang, names, plan as messages},
 };
 
 /// The kinds of pictures, as flags.
@@ -63,11 +64,15 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let config = source.written.resolve()?;
     args::check_output(matches, "svg", output::SVG)?;
     args::check_output(matches, "html", output::HTML)?;
+    let ChosenEngines { engines, note } = args::engines(matches, style, &config, &source.written);
+    if let Some(note) = note {
+        terminal::note(&note.say(lang()));
+    }
     let answer = PlanRequest {
         config: &config,
         vocab: plan::vocab(&config)?,
-        engines: args::engines(matches),
-        device: args::device(matches),
+        engines,
+        device: args::device(matches, engines),
         ranks: args::ranks(matches),
         network: matches.get_one("network").copied(),
         wants_timelines: KINDS.into_iter().any(|kind| matches.contains_id(kind)),
@@ -76,6 +81,9 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let plan = answer.plan();
     if plan.lacks_bfloat16() {
         terminal::note(&messages::no_bfloat16(&plan.target.device.name));
+    }
+    for note in answer.notes(&source.written) {
+        terminal::note(&note.say(lang()));
     }
     let drawn = draw(matches, &answer)?;
     match style {
@@ -87,21 +95,42 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
 
 /// Prints the plans, the time, what would fit or what to run, and the verdict.
 fn print(answer: &PlanAnswer, source: &ConfigSource, ranks: Option<u32>, drawn: &[&str]) {
-    let plan = answer.plan();
-    let (report, engine) = (&plan.report, plan.target.engine);
-    match &answer.plans[..] {
-        [torch, _] => terminal::out(&plan_text::text_of_both(&torch.report, report)),
-        _ => terminal::out(&plan_text::text(report)),
+    let plans = &answer.plans[..];
+    let is_alone = plans.len() == 1;
+    terminal::line(&plan_text::heading(answer));
+    match plans {
+        [torch, fitgpt] => {
+            terminal::out(&plan_text::text_of_both(&torch.report, &fitgpt.report));
+        }
+        _ => terminal::out(&plan_text::text(&answer.plan().report)),
     }
-    if !report.fits {
-        terminal::err(&plan_text::refusal(report));
+    if answer.plan().is_untried() {
+        terminal::line(&plan_text::untried());
     }
-    // The time is irrelevant if the run does not fit.
-    if let Some(time) = plan.time.filter(|_| report.verdict != Verdict::No) {
-        terminal::line(&plan_text::time_text(&time));
-    }
-    if !report.fits {
-        terminal::err(&plan_text::advice(&answer.options(), engine));
+    for plan in plans {
+        let report = &plan.report;
+        let name = plan_text::engine_name(plan.target.engine);
+        let named = |text: String| {
+            let line = |line| messages::of_engine(name, line);
+            if is_alone { text } else { text.lines().map(line).collect::<Vec<_>>().join("\n") }
+        };
+        if !report.fits && is_alone {
+            terminal::err(&plan_text::refusal(report));
+        }
+        // The time is irrelevant if the run does not fit.
+        if report.verdict != Verdict::No {
+            let on_cpu = || plan.time_on_this_cpu(&answer.config);
+            let text = plan.time.map(|time| plan_text::time_text(&time));
+            let text = text.or_else(|| Some(plan_text::time_text_on_cpu(&on_cpu()?)));
+            if let Some(text) = text {
+                terminal::line(&named(text));
+            }
+        }
+        if !report.fits {
+            let advice = plan_text::advice(&answer.options_of(plan), plan.target.engine);
+            let heading = if is_alone { String::new() } else { format!("\n{name}:") };
+            terminal::err(&format!("{heading}{advice}"));
+        }
     }
     if let Some(ranks) = &answer.ranks {
         terminal::line(&plan_text::ranks(ranks));
@@ -109,12 +138,16 @@ fn print(answer: &PlanAnswer, source: &ConfigSource, ranks: Option<u32>, drawn: 
     for path in drawn {
         terminal::line(&messages::drawn(path));
     }
-    if report.fits {
-        let train = source.train_command(engine, &answer.config, ranks);
+    for plan in plans.iter().filter(|plan| plan.report.fits) {
+        let train = source.train_command(&plan.target, &answer.config, ranks);
         terminal::line(&names::next(train));
     }
     // The last line is the answer.
-    terminal::line(&plan_text::verdict(report));
+    let verdict = |plan: &EnginePlan| plan_text::verdict(&plan.report);
+    terminal::line(&match plans {
+        [torch, fitgpt] => messages::verdicts(verdict(torch), verdict(fitgpt)),
+        _ => verdict(answer.plan()),
+    });
 }
 
 /// Writes the requested pictures and returns their paths.

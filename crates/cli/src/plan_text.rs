@@ -1,10 +1,15 @@
 //! A plan as text: what `plan` prints, and other commands that show a plan.
 
-use fitgpt_commands::{fit_options, plan::PlannedRanks, target::EngineChoice};
+use fitgpt_commands::{
+    fit_options,
+    plan::{EnginePlan, PlanAnswer, PlannedRanks},
+    target::{EngineChoice, PlanTarget},
+};
+use fitgpt_config::{Config, Precision};
 use fitgpt_fit::fit::Fit;
 use fitgpt_model::report::{PlanReport, Verdict};
 use fitgpt_program::{memory::RuntimePool, units::Bytes};
-use fitgpt_run::{budget::THIS_MACHINE, time::RunTime};
+use fitgpt_run::{budget::THIS_MACHINE, device::available_gpus, time::RunTime};
 
 use crate::{
     picture::bars,
@@ -16,6 +21,54 @@ pub(crate) fn advice(found: &Fit, engine: EngineChoice) -> String {
     let lines = fit_options::advice(found, engine).into_iter();
     let lines = lines.map(|line| format!("{}{}\n", names::hint(), line.say(lang())));
     format!("\n{}", lines.collect::<String>())
+}
+
+/// The first line of a report: what runs, on what, in which precision.
+pub(crate) fn heading(answer: &PlanAnswer) -> String {
+    let name = |plan: &EnginePlan| engine_of(&plan.target, &answer.config);
+    let engines: Vec<_> = answer.plans.iter().map(name).collect();
+    let EnginePlan { target, report, .. } = answer.plan();
+    let mut precisions: Vec<_> = answer.plans.iter().map(|plan| plan.target.precision).collect();
+    precisions.dedup();
+    let precisions: Vec<_> = precisions.into_iter().map(Precision::name).collect();
+    debug_assert_eq!(target.device.name, report.device.name);
+    heading_of(&engines.join(" / "), &report.device.name, &precisions.join(" / "))
+}
+
+/// [`heading`] from its parts.
+pub(crate) fn heading_of(engine: &str, device: &str, precision: &str) -> String {
+    messages::heading(engine, names::device(device), precision)
+}
+
+/// An engine with the way it runs.
+pub(crate) fn engine_of(target: &PlanTarget, config: &Config) -> String {
+    match target.engine {
+        EngineChoice::Fitgpt => "FitGPT".to_owned(),
+        EngineChoice::Torch if target.torch_options(config).compile => messages::torch_compiled(),
+        EngineChoice::Torch => messages::torch_eager(),
+    }
+}
+
+/// An engine's name.
+pub(crate) const fn engine_name(engine: EngineChoice) -> &'static str {
+    match engine {
+        EngineChoice::Fitgpt => "FitGPT",
+        EngineChoice::Torch => "PyTorch",
+    }
+}
+
+/// What is to be known about FitGPT on cards.
+pub(crate) fn untried() -> String {
+    if available_gpus().is_some() { messages::untried() } else { messages::untried_cpu_build() }
+}
+
+/// The estimated time on this machine's CPU as text.
+pub(crate) fn time_text_on_cpu(time: &RunTime) -> String {
+    let [quickest_step, slowest_step] = time.step_s.map(duration);
+    let [quickest, slowest] = time.run_s.map(duration);
+    let [slow, fast] = time.tokens_per_s.map(|rate| grouped(rate as u64));
+    let rate = messages::rate(quickest_step, slowest_step, slow, fast);
+    format!("{rate}\n{}", messages::run_time_on_cpu(quickest, slowest))
 }
 
 /// The plan as text.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use fitgpt_checkpoint::output;
+use fitgpt_checkpoint::{NANOGPT_FILE, output};
 use fitgpt_commands::{
     Failure, begin,
     config_file::DEFAULT_PRESET,
@@ -121,6 +121,15 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     show_notes(&planned);
     if style == OutputStyle::Text {
         terminal::out(&introduction(&planned, ranks, wants_fit));
+    }
+    if let (Some(step), None) = (planned.finished_at(), &svg) {
+        planned.recover_folder()?;
+        terminal::note(&words::already_done(step, planned.config.max_iters(), 2 * step));
+        if style == OutputStyle::Json {
+            let history = LossHistory::default();
+            terminal::json(&summary(&planned.config, RunEnd::Done, &history, None));
+        }
+        return Ok(Outcome::Yes);
     }
     if let Some(rank) = planned.does_not_fit_on() {
         if rank == ranks.rank() {
@@ -238,6 +247,9 @@ fn introduction(planned: &PlannedRun, ranks: &Ranks, wants_fit: bool) -> String 
         text +=
             &adapted.map_or_else(|| words::fits_already() + "\n", |adapted| adapted.text(lang()));
     }
+    let precision = planned.runner().precision(config).name();
+    text += &plan_text::heading_of("FitGPT", &report.device.name, precision);
+    text.push('\n');
     text + &plan_text::text(report)
 }
 
@@ -325,6 +337,9 @@ fn print_end(
     terminal::line(&words::a_sample());
     sample::after_training(config, folder, stop)?;
     terminal::line(&words::saved_in(folder.display()));
+    if folder.join(NANOGPT_FILE).is_file() {
+        terminal::line(&words::nanogpt_file_is_old(folder.display()));
+    }
     Ok(())
 }
 

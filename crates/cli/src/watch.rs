@@ -76,15 +76,17 @@ fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<WatchedPlan>
     if !matches.contains_id("CONFIG") && args::keys(matches).is_empty() {
         return Ok(None);
     }
-    let config = args::written(matches, None)?.resolve()?;
+    let written = args::written(matches, None)?;
+    let config = written.resolve()?;
     // A Python process does not run FitGPT: compare it with PyTorch's plan unless an engine was
     // given.
     let is_named = matches.value_source("engine") == Some(ValueSource::CommandLine);
     let name = pid.and_then(os::process_name);
     let is_python = name.is_some_and(|name| name.to_ascii_lowercase().starts_with("python"));
-    let [engine] = *args::engines(matches) else { unreachable!("clap accepts one engine") };
+    let engines = args::engines(matches, OutputStyle::Json, &config, &written).engines;
+    let [engine] = *engines else { unreachable!("clap accepts one engine") };
     let engine = if is_python && !is_named { EngineChoice::Torch } else { engine };
-    let target = PlanTarget::on(engine, args::device(matches), &config)?;
+    let target = PlanTarget::on(engine, args::device(matches, engines), &config)?;
     let EnginePlan { report, target, .. } =
         EnginePlan::of(&config, plan::vocab(&config)?, target, false)?;
     let is_for_cards = match target.engine {

@@ -10,7 +10,10 @@ use fitgpt_config::{Config, ConfigValue, Location, MachineFacts, Written};
 use fitgpt_files::os;
 use fitgpt_fit::fit::{self, FitOption, Patch};
 
-use super::{Failure, origin, target::EngineChoice};
+use super::{
+    Failure, origin,
+    target::{EngineChoice, PlanTarget},
+};
 use crate::words::config_file as words;
 
 /// Far more than any config, which has a few kilobytes.
@@ -102,7 +105,9 @@ pub fn read(
     for part in parts {
         match *part {
             ConfigPart::File(path) => {
-                written.read_python(path, &text_of(Path::new(path))?, &facts)?;
+                let read = text_of(Path::new(path))
+                    .and_then(|text| Ok(written.read_python(path, &text, &facts)?));
+                read.map_err(|failure| of_a_text(Path::new(path)).unwrap_or(failure))?;
             }
             ConfigPart::Key(key, value) => written.set(key, value)?,
         }
@@ -112,6 +117,16 @@ pub fn read(
     }
     fetch(&written)?;
     origin::describe(written, preset)
+}
+
+/// The failure if a file that is no config has the extension of a text.
+fn of_a_text(path: &Path) -> Option<Failure> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    let is_text = path.is_file() && fitgpt_prepare::EXTENSIONS.contains(&extension.as_str());
+    is_text.then(|| {
+        Failure::new("config", words::not_a_config(path.display()))
+            .hint(words::prepare_it(path.display()))
+    })
 }
 
 /// A dataset other than the preset's gets its own `out_dir`, unless one is set, so that its run
@@ -137,18 +152,25 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// The command that trains `config`, on `ranks` ranks if there are several.
+    /// The command that trains `config` on `target`, on `ranks` ranks if there are several.
     pub fn train_command(
         &self,
-        engine: EngineChoice,
+        target: &PlanTarget,
         config: &Config,
         ranks: Option<u32>,
     ) -> String {
-        let command = self.commands(engine, &[], &Patch::of_config(config)).join(" && ");
-        match ranks {
-            Some(ranks) => format!("mpirun -np {ranks} {command}"),
-            None => command,
+        let changes = target.required_changes(config);
+        let patches = Patch::of_config(config);
+        let mut commands = self.commands(target.engine, &changes, &patches);
+        if let (Some(ranks), Some(last)) = (ranks, commands.last_mut()) {
+            *last = match (target.engine, last.strip_prefix("python ")) {
+                (EngineChoice::Torch, Some(script)) => {
+                    format!("torchrun --standalone --nproc_per_node={ranks} {script}")
+                }
+                _ => format!("mpirun -np {ranks} {last}"),
+            };
         }
+        commands.join(" && ")
     }
 
     /// The commands that train with an option of `fit`.

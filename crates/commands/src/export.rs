@@ -1,8 +1,9 @@
 //! A model for another program.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use fitgpt_checkpoint::export::{self, Exported, gguf::GgufType};
+use fitgpt_files::attempt::Attempt;
 
 use super::Failure;
 
@@ -34,6 +35,9 @@ impl ExportRequest<'_> {
     /// Writes it.
     pub fn export(&self) -> Result<Exported, Failure> {
         let Self { model, format, out, replaces } = *self;
+        if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|e| Failure::io(Attempt::Create, folder, &e))?;
+        }
         Ok(match format {
             ExportFormat::Gguf(kind) => export::to_gguf(model, out, kind, replaces)?,
             ExportFormat::NanoGpt => export::to_nanogpt(model, out, replaces)?,

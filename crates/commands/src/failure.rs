@@ -209,7 +209,13 @@ impl From<Mismatch> for Failure {
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
-        Self::of("device", &error)
+        let failure = Self::of("device", &error);
+        match error {
+            DeviceError::Unknown { .. } => {
+                failure.hint(sentences::plan_for_a_size()).hint(sentences::all_cards())
+            }
+            DeviceError::Ambiguous { .. } | DeviceError::NoRates { .. } => failure,
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use fitgpt_checkpoint::output;
 use fitgpt_config::{Config, Written};
 use fitgpt_files::attempt::Attempt;
 use fitgpt_fit::fit::{self, Fit, FitOption};
+use fitgpt_say::Sentence;
 use serde_json::{Value, json};
 
 use super::{
     Failure,
     config_file::ConfigSource,
-    fit_options, plan_ranks,
+    fit_options, plan_ranks, remarks,
     target::{DeviceFlags, EngineChoice, PlanTarget},
 };
 
@@ -40,6 +41,8 @@ pub struct RankedOptions {
     pub found: Fit,
     /// What it must fit on.
     pub target: PlanTarget,
+    /// What is to be said about the config.
+    pub notes: Vec<Sentence>,
     /// The commands that run each option.
     pub commands: Vec<Vec<String>>,
     /// The config file with the recommended option in it; the unchanged config if there is none.
@@ -59,7 +62,12 @@ impl OptionsRequest<'_> {
         let text = fit::write(file, &source.written, changes)?;
         let commands =
             found.options.iter().map(|option| source.commands_of(engine, option)).collect();
-        Ok(RankedOptions { found, target, commands, text })
+        let mut notes = target.notes(&config);
+        if engine == EngineChoice::Torch {
+            let written = &source.written;
+            notes.extend(remarks::of_keys(&config, written, vocab, &target, &found.original));
+        }
+        Ok(RankedOptions { found, target, notes, commands, text })
     }
 }
 

@@ -46,7 +46,9 @@ fn asked_of(
             let staging = budget::staging(&target.device);
             fit::Engine::Fitgpt { target: &backend, precision: target.precision, staging }
         }
-        EngineChoice::Torch => fit::Engine::torch_on(target.rules, target.precision),
+        EngineChoice::Torch => {
+            fit::Engine::Torch { precision: target.precision, kernels: target.kernels() }
+        }
     };
     search(&FitRequest {
         config,
@@ -85,6 +87,14 @@ pub fn advice(found: &Fit, engine: EngineChoice) -> Vec<Sentence> {
         let others = found.options.iter().filter(|o| !o.keeps_training || o.verdict == Verdict::No);
         let others = others.filter(|o| !o.changes.is_empty());
         lines.extend(others.take(HINTS).map(hint));
+    }
+    let evaluates_more = found.options.iter().any(|option| {
+        keeping(&option) && option.changes.iter().any(|(key, _)| *key == "eval_iters")
+    });
+    if evaluates_more {
+        let config = &found.original.config;
+        let sequences = u64::from(config.eval_iters()) * u64::from(config.eval_batch_size());
+        lines.push(hints::same_evaluation(sequences));
     }
     lines.push(match engine {
         EngineChoice::Fitgpt if fits => hints::train_does_it(),

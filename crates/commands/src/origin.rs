@@ -2,22 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use fitgpt_config::{ConfigValue, InitFrom, Key, Written};
-use fitgpt_run::pretrained::{self, MissingWeights, UnknownModel};
+use fitgpt_config::{ConfigValue, InitFrom, Key, Location, Written};
+use fitgpt_run::pretrained::{self, DescribedWeights, MissingWeights, UnknownModel};
 use fitgpt_say::Sentence;
 
 use super::Failure;
 use crate::words::train as words;
 
 /// `written` with the keys of the weights that it starts from, if it names any. As in nanoGPT, the
-/// weights' sizes override the config's; the config only sets `dropout` and `block_size`, which
-/// must not exceed the positions of the weights. `preset` is a file that the user did not name: its
-/// `block_size` counts as a default.
+/// weights' sizes override those of a config file; the config only sets `dropout` and `block_size`,
+/// which must not exceed the positions of the weights. A key on the command line, or one that nanoGPT
+/// does not have, must not contradict the weights. `preset` is a file that the user did not name: its
+/// values count as defaults.
 pub fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, Failure> {
     let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(written) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(written) };
-    let (described, place_of_weights) =
-        pretrained::describe(&name).map_err(|e| failure(&name, e))?;
+    let weights = pretrained::describe(&name).map_err(|e| failure(&name, e))?;
+    let described = &weights.description;
     let key = Key::find("block_size").expect("a key of the table");
     let place = written.place_of("block_size").map(|place| place.source.as_str());
     let is_asked_for = place.is_some() && place != preset;
@@ -27,17 +28,58 @@ pub fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, F
         _ => return Ok(written),
     };
     if is_asked_for && block > described.positions {
-        let message = words::block_too_long(block, place_of_weights, described.positions);
+        let message = words::block_too_long(block, &weights.place, described.positions);
         return Err(Failure::new("init-from", message));
     }
+    check_against_weights(&written, &weights, preset)?;
     let block = block.min(described.positions);
     described.check_window(block).map_err(|error| {
         Failure::new("init-from", words::unsupported(&name, Sentence::about(&error)))
     })?;
     let block = [("block_size", block.into())];
-    let source = format!("the weights in {place_of_weights}");
-    written.merge(Written::from_pairs(&source, described.pairs().chain(block))?);
+    let source = format!("the weights in {}", weights.place);
+    written.add_of_weights(&source, described.pairs().chain(block))?;
     Ok(written)
+}
+
+/// What is known of a published model that is not on this machine.
+const SIZES: [&str; 9] = [
+    "family",
+    "n_layer",
+    "n_head",
+    "n_embd",
+    "n_kv_head",
+    "head_dim",
+    "ffn_dim",
+    "tie_embeddings",
+    "vocab_size",
+];
+
+/// Refuses a key that contradicts the weights, if the user expects it to have an effect.
+fn check_against_weights(
+    written: &Written,
+    weights: &DescribedWeights,
+    preset: Option<&str>,
+) -> Result<(), Failure> {
+    for (key, there) in weights.description.pairs() {
+        if !weights.is_complete && !SIZES.contains(&key) {
+            continue;
+        }
+        let (Some(here), Some(place)) = (written.get(key), written.place_of(key)) else { continue };
+        let is_presets = Some(place.source.as_str()) == preset;
+        // nanoGPT takes its own keys from the weights, whatever a config file says.
+        let is_nanogpts = Key::find(key).is_some_and(Key::is_nanogpt);
+        let is_overridden = is_nanogpts && *place != Location::command_line();
+        // 0 means that other keys decide.
+        if *here == there || is_presets || is_overridden || *here == ConfigValue::Int(0) {
+            continue;
+        }
+        let message = words::contradicts_weights(key, here, &weights.place, &there);
+        return Err(Failure::new("init-from", message)
+            .at(Sentence::about(place))
+            .hint(words::weights_decide(key)));
+    }
+    Ok(())
 }
 
 /// The keys of the weights that `written` starts from, as text; none if it names no weights, or
@@ -46,8 +88,9 @@ pub fn keys_if_known(written: &Written) -> Result<Vec<(&'static str, String)>, F
     let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(Vec::new()) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(Vec::new()) };
     match pretrained::describe(&name) {
-        Ok((described, _)) => {
-            Ok(described.pairs().map(|(key, value)| (key, value.to_string())).collect())
+        Ok(weights) => {
+            let pairs = weights.description.pairs();
+            Ok(pairs.map(|(key, value)| (key, value.to_string())).collect())
         }
         Err(UnknownModel::Missing(_)) => Ok(Vec::new()),
         Err(unknown) => Err(failure(&name, unknown)),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use fitgpt_config::{Config, Precision};
+use fitgpt_config::{Config, Precision, Written};
 use fitgpt_data::Dataset;
 use fitgpt_fit::{device, fit::Fit, torch};
 use fitgpt_model::{
@@ -13,17 +13,22 @@ use fitgpt_model::{
 };
 use fitgpt_program::{Program, memory::Target as _, units::Bytes};
 use fitgpt_run::{
+    budget::THIS_MACHINE,
+    device::threads,
+    host_rate,
     network::NetworkRate,
     setup::RunSetup,
     time::{Kernels, RunTime},
 };
+use fitgpt_say::Sentence;
 use serde::Serialize;
 
 pub use super::plan_ranks::PlannedRanks;
 use super::{
-    Failure, fit_options, plan_ranks,
+    Failure, fit_options, plan_ranks, remarks,
     target::{DeviceFlags, EngineChoice, PlanTarget},
 };
+use crate::words::remarks as words;
 
 /// What is planned.
 #[derive(Clone, Debug)]
@@ -86,7 +91,8 @@ impl PlanRequest<'_> {
         let (targets, config) = plan_ranks::targets(engines, config, vocab, ranks, on)?;
         let plan = |target| EnginePlan::of(&config, vocab, target, wants_timelines);
         let plans = targets.into_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-        let planned = plans.last().zip(ranks);
+        let planned = plans.last().filter(|plan| plan.target.engine == EngineChoice::Fitgpt);
+        let planned = planned.zip(ranks);
         let ranks = planned.map(|(EnginePlan { job, time, .. }, ranks)| {
             PlannedRanks::new(ranks, job, network, time.as_ref())
         });
@@ -128,8 +134,27 @@ impl PlanAnswer {
 
     /// The options that make it fit.
     pub fn options(&self) -> Fit {
-        let EnginePlan { report, vocab, target, .. } = self.plan();
+        self.options_of(self.plan())
+    }
+
+    /// The options that make one of the plans fit.
+    pub fn options_of(&self, plan: &EnginePlan) -> Fit {
+        let EnginePlan { report, vocab, target, .. } = plan;
         fit_options::all_after(report, &self.config, *vocab, target)
+    }
+
+    /// What is to be said about the plans: what they assume, and what keys of `written` change.
+    pub fn notes(&self, written: &Written) -> Vec<Sentence> {
+        let of = |plan: &EnginePlan| notes(plan, &self.config, written);
+        let long = self.quickest_run_s().and_then(|run_s| long_run(&self.config, run_s));
+        self.plans.iter().flat_map(of).chain(long).collect()
+    }
+
+    /// The low end of the run's time, of the plan with the lowest.
+    fn quickest_run_s(&self) -> Option<f64> {
+        let fitting = self.plans.iter().filter(|plan| plan.report.verdict != Verdict::No);
+        let time = |plan: &EnginePlan| plan.time.or_else(|| plan.time_on_this_cpu(&self.config));
+        fitting.filter_map(time).map(|time| time.run_s[0]).min_by(f64::total_cmp)
     }
 
     /// The document for programs. With two engines, the verdict is that of FitGPT's plan.
@@ -181,6 +206,29 @@ pub struct TimedReport<'a> {
     ranks: Option<&'a PlannedRanks>,
 }
 
+/// What is to be said about a plan of `config`.
+fn notes(plan: &EnginePlan, config: &Config, written: &Written) -> Vec<Sentence> {
+    let EnginePlan { target, report, vocab, .. } = plan;
+    let mut notes = target.notes(config);
+    if target.engine == EngineChoice::Torch {
+        notes.extend(remarks::of_keys(config, written, *vocab, target, report));
+    }
+    notes
+}
+
+/// A run that takes more than a week at best, and how far a week would get.
+fn long_run(config: &Config, quickest: f64) -> Option<Sentence> {
+    if quickest <= WEEK_S {
+        return None;
+    }
+    let days = format!("{:.0}", quickest / 86400.0);
+    let iters = (config.max_iters() as f64 * WEEK_S / quickest) as u64;
+    Some(words::more_than_a_week(days, iters))
+}
+
+/// Longer runs get a warning.
+const WEEK_S: f64 = 7.0 * 86400.0;
+
 impl EnginePlan {
     /// Plans `config` for `target`, and estimates the time if the card's rates are known.
     pub fn of(
@@ -191,8 +239,14 @@ impl EnginePlan {
     ) -> Result<Self, Failure> {
         let PlanTarget { engine, device, overhead, precision, runner, share, .. } = target.clone();
         let rates = device::find(&device.name).ok().and_then(|gpu| gpu.rates().ok());
+        // PyTorch emulates bfloat16 in float32.
+        let multiplied_as = match (engine, target.has_bf16) {
+            (EngineChoice::Torch, false) if precision == Precision::Bfloat16 => Precision::Float32,
+            _ => precision,
+        };
         let time = |job: &Job, kernels| {
-            rates.map(|rates| RunTime::of(config, job, precision, kernels, &rates))
+            let rates = rates.filter(|_| !config.eval_only());
+            rates.map(|rates| RunTime::of(config, job, multiplied_as, kernels, &rates))
         };
         let (report, timelines, time, job) = match engine {
             EngineChoice::Torch => {
@@ -202,7 +256,8 @@ impl EnginePlan {
                     wants_timelines.then(|| torch::torch_timelines(config, vocab, &options));
                 let kernels = if options.compile { Kernels::Compiled } else { Kernels::Eager };
                 // PyTorch computes the same products, with the recomputation of the config.
-                let job = Job::new(config, vocab, precision, &runner.target(), Bytes::new(1 << 60));
+                let (target, limit) = (runner.target(), Bytes::new(1 << 60));
+                let job = Job::of_share(config, vocab, precision, &target, limit, share);
                 (report, timelines, time(&job, kernels), job)
             }
             EngineChoice::Fitgpt => {
@@ -220,5 +275,25 @@ impl EnginePlan {
     /// Whether the device computes bfloat16 only slowly, although the config asks for it.
     pub fn lacks_bfloat16(&self) -> bool {
         self.target.precision == Precision::Bfloat16 && !self.target.has_bf16
+    }
+
+    /// Whether it is FitGPT's plan for a card that was named: it has never run on one.
+    pub fn is_untried(&self) -> bool {
+        self.target.engine == EngineChoice::Fitgpt && self.target.is_card
+    }
+
+    /// How long the run takes on this machine's CPU, from a quick measurement; `None` if it is planned
+    /// for a card.
+    pub fn time_on_this_cpu(&self, config: &Config) -> Option<RunTime> {
+        let PlanTarget { engine, device, precision, .. } = &self.target;
+        if device.name != THIS_MACHINE || config.eval_only() {
+            return None;
+        }
+        let kernels = match engine {
+            EngineChoice::Fitgpt => Kernels::FitgptOnCpu,
+            EngineChoice::Torch => Kernels::TorchOnCpu,
+        };
+        let rates = host_rate::rates(threads(config))?;
+        Some(RunTime::of(config, &self.job, *precision, kernels, &rates))
     }
 }

@@ -15,7 +15,6 @@ use super::{
     target::{EngineChoice, PlanTarget},
     together,
 };
-use crate::words::ranks as words;
 
 /// The targets of `engines`, and the config that they run: with its lanes if there are `ranks`, for
 /// the rank that needs the most memory.
@@ -29,9 +28,6 @@ pub(crate) fn targets(
     let mut config = config.clone();
     let mut share = Share::WHOLE;
     if let Some(ranks) = ranks {
-        if engines.contains(&EngineChoice::Torch) {
-            return Err(Failure::new("usage", words::ranks_of_fitgpt()));
-        }
         config = together::with_lanes(ranks, &config)?;
         let parameters = Model::new(&config, vocab).parameters();
         (_, share) = extremes(&parameters, &Optimizer::of(&config), ranks);

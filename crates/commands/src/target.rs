@@ -7,7 +7,8 @@
 
 use fitgpt_config::{Config, DeviceChoice, Family, OptimizerChoice, Precision, parse_size};
 use fitgpt_fit::{
-    device,
+    device::{self, CardSpec},
+    fit::Change,
     torch::{self, Rules, TorchOptions},
 };
 use fitgpt_model::{
@@ -16,6 +17,7 @@ use fitgpt_model::{
 };
 use fitgpt_program::units::Bytes;
 use fitgpt_run::{budget::A_CARD, cards, device::Runner, host};
+use fitgpt_say::Sentence;
 
 use super::Failure;
 use crate::words::target as messages;
@@ -59,6 +61,8 @@ pub struct PlanTarget {
     pub share: Share,
     /// Whether `--gpu` named it.
     pub is_card: bool,
+    /// The catalogue's entry, if the device is one of its cards.
+    pub card: Option<&'static CardSpec>,
     /// The backend whose kernels are planned: this machine's device, or the CPU for a card of the
     /// catalogue.
     pub runner: Runner,
@@ -85,6 +89,10 @@ impl PlanTarget {
             let message = messages::nanogpt_has_adamw(optimizer.name());
             return Err(Failure::new("optimizer", message));
         }
+        if let (Some(name), DeviceChoice::Cpu) = (flags.gpu, config.device()) {
+            let failure = Failure::new("usage", messages::cpu_and_card(name));
+            return Err(failure.hint(messages::one_device()));
+        }
         let mut target = match (flags.gpu, engine) {
             (Some(name), _) => Self::of_card(engine, name, config)?,
             (None, EngineChoice::Fitgpt) => Self::here(config)?,
@@ -107,7 +115,9 @@ impl PlanTarget {
         let usable_bytes = budget(config).map_or(total_bytes, |budget| budget.min(total_bytes));
         let device = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
         let overhead = match engine {
-            EngineChoice::Torch => torch::overhead(config),
+            EngineChoice::Torch => {
+                torch::overhead_with(Rules::Cuda, config.compile() && gpu.has_triton())
+            }
             // Context and libraries count for any engine, but FitGPT compiles nothing.
             EngineChoice::Fitgpt => {
                 Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(config) }
@@ -123,6 +133,7 @@ impl PlanTarget {
             has_bf16: gpu.has_bf16(),
             share: Share::WHOLE,
             is_card: true,
+            card: Some(gpu),
             runner: Runner::cpu(&for_a_card(config)?),
         })
     }
@@ -143,6 +154,7 @@ impl PlanTarget {
             has_bf16: runner.has_bf16(),
             share: Share::WHOLE,
             is_card: false,
+            card: None,
             runner,
         })
     }
@@ -166,22 +178,65 @@ impl PlanTarget {
                 (None, None) => return Err(no_card()),
             },
         };
+        let card = device::find(&device.name).ok().filter(|_| rules == Rules::Cuda);
+        let is_compiled = config.compile() && card.is_none_or(CardSpec::has_triton);
+        let precision = match rules {
+            // nanoGPT has no autocast on a CPU.
+            Rules::Cpu => Precision::Float32,
+            Rules::Cuda => config.precision_or(suits),
+        };
         Ok(Self {
             engine: EngineChoice::Torch,
             rules,
             device,
-            overhead: torch::overhead_of(rules, config),
-            precision: config.precision_or(suits),
+            overhead: torch::overhead_with(rules, is_compiled),
+            precision,
             has_bf16,
             share: Share::WHOLE,
             is_card: false,
+            card,
             runner: Runner::cpu(config),
         })
     }
 
+    /// What PyTorch has on the device.
+    pub fn kernels(&self) -> TorchOptions {
+        let has_triton = self.card.is_none_or(CardSpec::has_triton);
+        let ddp_world = self.share.ranks.into();
+        TorchOptions { has_triton, ddp_world, ..TorchOptions::on(self.rules) }
+    }
+
     /// PyTorch's options for `config`.
     pub fn torch_options(&self, config: &Config) -> TorchOptions {
-        TorchOptions::on(self.rules).of_config(config, self.precision)
+        self.kernels().of_config(config, self.precision)
+    }
+
+    /// What has to be changed in `config` so that PyTorch runs it on the device at all.
+    pub fn required_changes(&self, config: &Config) -> Vec<Change> {
+        let is_torch = self.engine == EngineChoice::Torch;
+        let is_refused = is_torch && config.compile() && !self.kernels().has_triton;
+        if is_refused { vec![("compile", false.into())] } else { Vec::new() }
+    }
+
+    /// What the plan assumes about PyTorch on the device, where that is not what `config` says or
+    /// what people expect.
+    pub fn notes(&self, config: &Config) -> Vec<Sentence> {
+        if self.engine != EngineChoice::Torch {
+            return Vec::new();
+        }
+        let mut notes = Vec::new();
+        if self.rules == Rules::Cpu && config.precision_or(Precision::Float32) != self.precision {
+            notes.push(messages::float32_on_a_cpu());
+        }
+        let Some(card) = self.card else { return notes };
+        if !self.required_changes(config).is_empty() {
+            notes.push(messages::no_triton(card.name));
+        }
+        if let Some(builds) = card.legacy_builds() {
+            let (since, cuda, last) = (builds.since, builds.cuda, builds.last);
+            notes.push(messages::legacy_builds(card.name, since, cuda, last, builds.index()));
+        }
+        notes
     }
 }
 

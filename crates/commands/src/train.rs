@@ -192,6 +192,19 @@ impl PlannedRun {
         matches!(self.start, Start::Resume(..))
     }
 
+    /// The step of a run that is resumed with no step left to train; only in a single process.
+    pub fn finished_at(&self) -> Option<u64> {
+        let Start::Resume(_, document) = &self.start else { return None };
+        let step = document.position.step;
+        let is_done = step > self.config.max_iters() && !self.config.eval_only();
+        (is_done && self.ranks.count() == 1).then_some(step)
+    }
+
+    /// Puts back what an interrupted run left in the folder, without running anything.
+    pub fn recover_folder(&self) -> Result<(), Failure> {
+        self.lock_folder().map(drop)
+    }
+
     /// The rank that explains why the run does not fit; `None` if it fits on all. The machine with
     /// the least memory decides for all.
     pub fn does_not_fit_on(&self) -> Option<usize> {
@@ -556,6 +569,7 @@ fn load(
             let is_nanogpt = checkpoint.nanogpt().is_some();
             let new_scaler = trainer.position.scaler;
             trainer.position = document.position;
+            train::remember_best(&mut trainer.position, log)?;
             if is_nanogpt {
                 trainer.position.scaler = new_scaler;
             }

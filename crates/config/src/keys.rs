@@ -96,7 +96,7 @@ macro_rules! key_table {
             NanoGpt bias: bool = boolean(false), ANY,
                 "Add biases to linear layers and normalisations";
             NanoGpt learning_rate: f64 = float(6e-4), NOT_NEGATIVE,
-                "Train with this learning rate once it is warmed up; later it decays to min_lr";
+                "Train with this learning rate after the warm-up; it decays to min_lr";
             NanoGpt max_iters: u64 = int(600_000), NUMBER,
                 "Stop after step N; steps count from 0";
             NanoGpt weight_decay: f64 = float(0.1), NOT_NEGATIVE,

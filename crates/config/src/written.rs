@@ -1,6 +1,9 @@
 //! What was written: files, overrides and pairs, each value with its location. Later wins.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     error::{ConfigError, Location},
@@ -17,6 +20,8 @@ use super::{
 pub struct Written {
     entries: BTreeMap<&'static str, WrittenValue>,
     unknown: Vec<UnknownValue>,
+    /// Keys that the weights determine, and nobody wrote.
+    of_weights: BTreeSet<&'static str>,
 }
 
 /// A label whose value cannot be known without running Python. It counts as not written.
@@ -178,6 +183,7 @@ impl Written {
         };
         let order = self.next_order();
         self.unknown.retain(|unknown| unknown.key != key.name);
+        self.of_weights.remove(key.name);
         self.entries.insert(key.name, WrittenValue { value, place, order });
         Ok(())
     }
@@ -199,11 +205,34 @@ impl Written {
         let first = self.next_order();
         self.unknown.retain(|unknown| !later.entries.contains_key(unknown.key));
         self.unknown.extend(later.unknown);
+        self.of_weights.retain(|key| !later.entries.contains_key(key));
+        self.of_weights.extend(later.of_weights);
         let later = later.entries.into_iter();
         self.entries.extend(later.map(|(key, entry)| {
             let order = first + entry.order;
             (key, WrittenValue { order, ..entry })
         }));
+    }
+
+    /// Adds what the weights determine, described by `source`. Such values override what was written,
+    /// and are no part of [`asked_for`](Self::asked_for) unless they were written before.
+    pub fn add_of_weights<K: AsRef<str>>(
+        &mut self,
+        source: &str,
+        pairs: impl IntoIterator<Item = (K, ConfigValue)>,
+    ) -> Result<(), ConfigError> {
+        let weights = Self::from_pairs(source, pairs)?;
+        let new = weights.entries.keys().filter(|key| !self.entries.contains_key(*key));
+        let new: Vec<_> = new.copied().chain(self.of_weights.iter().copied()).collect();
+        self.merge(weights);
+        self.of_weights.extend(new);
+        Ok(())
+    }
+
+    /// Everything that somebody wrote, in the order of the table of keys: not what only the weights
+    /// determine.
+    pub fn asked_for(&self) -> impl Iterator<Item = (&'static Key, &ConfigValue, &Location)> {
+        self.iter().filter(|(key, ..)| !self.of_weights.contains(key.name))
     }
 
     /// The value that was written for a key.

@@ -26,7 +26,7 @@ macro_rules! pages {
 }
 
 /// Claims: the page and the names that select it.
-static CLAIMS: [(Pages, &[&str]); 17] = [
+static CLAIMS: [(Pages, &[&str]); 21] = [
     (pages!("eval_iters"), &["eval_iters", "eval_interval"]),
     (pages!("eval_batch_size"), &["eval_batch_size"]),
     (pages!("eval_block_size"), &["eval_block_size"]),
@@ -59,6 +59,10 @@ static CLAIMS: [(Pages, &[&str]); 17] = [
         ],
     ),
     (pages!("cards"), &["cards", "vram", "12gb"]),
+    (pages!("cpu_offload"), &["cpu_offload", "offload"]),
+    (pages!("ddp"), &["ddp", "torchrun"]),
+    (pages!("nvidia_smi"), &["nvidia-smi", "nvidia_smi"]),
+    (pages!("reinstall"), &["reinstall"]),
 ];
 
 static RULE_PAGES: LazyLock<Vec<String>> =

@@ -21,6 +21,7 @@ pub mod schedule;
 pub mod setup;
 pub mod bench;
 pub mod estimate;
+pub mod host_rate;
 pub mod selftest;
 pub mod stop;
 pub mod time;

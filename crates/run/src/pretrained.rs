@@ -40,18 +40,32 @@ pub enum UnknownModel {
     Published(FamilyError),
 }
 
-/// The model of the weights that `init_from` names, and the source of its description.
-pub fn describe(init_from: &str) -> Result<(Description, String), UnknownModel> {
+/// The model of some weights.
+#[derive(Debug)]
+pub struct DescribedWeights {
+    /// Its keys.
+    pub description: Description,
+    /// The folder with the description, or the model's name in the table.
+    pub place: String,
+    /// Whether the description is complete. The table has only sizes.
+    pub is_complete: bool,
+}
+
+/// The model of the weights that `init_from` names.
+pub fn describe(init_from: &str) -> Result<DescribedWeights, UnknownModel> {
     let not_here = match find_with(init_from, has_config) {
         Ok(folder) => {
-            let described = checkpoint::describe(&folder).map_err(UnknownModel::Folder)?;
-            return Ok((described, folder.display().to_string()));
+            let description = checkpoint::describe(&folder).map_err(UnknownModel::Folder)?;
+            let place = folder.display().to_string();
+            return Ok(DescribedWeights { description, place, is_complete: true });
         }
         Err(not_here) => not_here,
     };
     let row = published::named(init_from).ok_or(UnknownModel::Missing(not_here))?;
-    let described = Description::of_published(row).map_err(UnknownModel::Published)?;
-    Ok((described, row.id.to_owned()))
+    let description = Description::of_published(row).map_err(UnknownModel::Published)?;
+    // The table has everything of a GPT-2.
+    let is_complete = InitFrom::is_nanogpt(init_from);
+    Ok(DescribedWeights { description, place: row.id.to_owned(), is_complete })
 }
 
 /// The folder of the weights that `init_from` names, or nanoGPT's file.

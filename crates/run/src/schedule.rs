@@ -24,19 +24,26 @@ pub fn evaluates(config: &Config, step: u64) -> bool {
     step.is_multiple_of(config.eval_interval())
 }
 
+/// Whether a run that ends before `step` is evaluated again, after its evaluation at `last`. As in
+/// nanoGPT, an evaluation before the last update is one of the finished run.
+pub fn evaluates_at_the_end(last: u64, step: u64) -> bool {
+    last + 1 < step
+}
+
 /// Whether a sample is drawn before the update of `step`. Not at 0: the weights are still random.
 pub fn samples(config: &Config, step: u64) -> bool {
     let interval = config.sample_interval();
     interval > 0 && step > 0 && step.is_multiple_of(interval)
 }
 
-/// The number of evaluations in `from..=max_iters`.
+/// The number of evaluations in `from..=max_iters`, and the one at the end.
 pub fn evaluations_from(config: &Config, from: u64) -> u64 {
     let (interval, last) = (config.eval_interval(), config.max_iters());
     if from > last {
         return 0;
     }
-    last / interval + 1 - from.div_ceil(interval)
+    let at_the_end = u64::from(evaluates_at_the_end(last / interval * interval, last + 1));
+    last / interval + 1 - from.div_ceil(interval) + at_the_end
 }
 
 #[cfg(test)]
@@ -91,5 +98,15 @@ mod tests {
         assert_eq!(evaluations_from(&config, 1), 3);
         assert_eq!(evaluations_from(&config, 30), 1);
         assert_eq!(evaluations_from(&config, 31), 0);
+    }
+
+    #[test]
+    fn a_run_that_ends_between_two_evaluations_has_one_more() {
+        let between = config(&[("eval_interval", "10"), ("max_iters", "34")]);
+        assert_eq!(evaluations_from(&between, 0), 5);
+        assert_eq!(evaluations_from(&between, 34), 1);
+        let short = config(&[("eval_interval", "2000"), ("max_iters", "30")]);
+        assert_eq!(evaluations_from(&short, 0), 2);
+        assert!(evaluates_at_the_end(0, 2) && !evaluates_at_the_end(30, 31));
     }
 }

@@ -10,7 +10,7 @@ use fitgpt_model::job::Job;
 use fitgpt_program::{Names, Program};
 use serde::Serialize;
 
-use super::estimate::estimate;
+use super::{estimate::estimate, schedule};
 
 /// The implementation that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub enum Kernels {
     Eager,
     /// PyTorch with `torch.compile`.
     Compiled,
+    /// FitGPT's kernels on a CPU whose rate was measured.
+    FitgptOnCpu,
+    /// PyTorch there, eager or compiled.
+    TorchOnCpu,
 }
 
 impl Kernels {
@@ -41,6 +45,8 @@ impl Kernels {
             (Self::Fitgpt, true) => [0.1, 0.6],
             (Self::Eager, true) => [0.1, 0.3],
             (Self::Compiled, true) => [0.2, 0.6],
+            (Self::FitgptOnCpu, _) => [0.2, 0.9],
+            (Self::TorchOnCpu, _) => [0.1, 0.8],
         }
     }
 }
@@ -70,9 +76,10 @@ impl RunTime {
         let programs = job.training_programs(Names::Kept);
         let [train, update, evaluate] = programs.phases();
         let bound_s = |program: &Program| match (kernels, program.flops()) {
-            (Kernels::Eager | Kernels::Compiled, 1..) => {
-                program.flops() as f64 / rate(precision, rates)
-            }
+            (
+                Kernels::Eager | Kernels::Compiled | Kernels::FitgptOnCpu | Kernels::TorchOnCpu,
+                1..,
+            ) => program.flops() as f64 / rate(precision, rates),
             _ => estimate(program, 0, precision, rates).ms / 1e3,
         };
         // Ranks divide the micro-batches and the evaluated batches among themselves.
@@ -84,7 +91,12 @@ impl RunTime {
         let evaluate_s = batches as f64 / ranks * bound_s(evaluate);
         // Iterations run from 0 to `max_iters`.
         let steps = config.max_iters() + 1;
-        let evaluations = config.max_iters() / config.eval_interval().max(1) + 1;
+        let evaluations = match kernels {
+            Kernels::Fitgpt | Kernels::FitgptOnCpu => schedule::evaluations_from(config, 0),
+            Kernels::Eager | Kernels::Compiled | Kernels::TorchOnCpu => {
+                config.max_iters() / config.eval_interval().max(1) + 1
+            }
+        };
         let run_s = steps as f64 * step_s + evaluations as f64 * evaluate_s;
         let [low, high] = kernels.efficiency(rates);
         let tokens = config.effective_batch().tokens as f64;

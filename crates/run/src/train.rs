@@ -19,6 +19,7 @@ use std::{
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{
     Architecture, CheckpointError, Contents, Document, HeldFolder, LOG_FILE, Label, Retention,
+    RunPosition,
     events::{self, Event, EventError, EventLog},
 };
 use fitgpt_config::Config;
@@ -100,6 +101,24 @@ impl LossHistory {
         })?;
         Ok(history)
     }
+}
+
+/// Makes an evaluation after the last save, in the log at `log`, count for the best loss of a run that
+/// continues at `position`.
+pub fn remember_best(position: &mut RunPosition, log: &Path) -> Result<(), EventError> {
+    // A checkpoint may be continued without its log, and nanoGPT's has none.
+    if !log.exists() {
+        return Ok(());
+    }
+    let last = LossHistory::of_log(log)?.evaluations.pop();
+    if let Some((step, Evaluated { val, .. })) = last
+        && step == position.step
+        && val.mean.is_finite()
+        && position.best_val_loss.is_none_or(|best| val.mean < best)
+    {
+        (position.best_val_loss, position.best_step) = (Some(val.mean), Some(step));
+    }
+    Ok(())
 }
 
 /// What a run samples while it trains.
@@ -292,6 +311,13 @@ impl Run<'_> {
             history.steps.push((step, stepped.loss));
         }
         self.save()?;
+        // Not the model of some steps ago, or of step 0: the one that was saved.
+        let step = self.trainer.position.step;
+        if self.evaluated.is_none_or(|(at, _)| schedule::evaluates_at_the_end(at, step)) {
+            let Some(evaluated) = self.evaluate(config)? else { return Ok(RunEnd::Stopped) };
+            history.evaluations.push((step, evaluated));
+            self.update_card();
+        }
         Ok(RunEnd::Done)
     }
 
@@ -311,13 +337,6 @@ impl Run<'_> {
         let seconds = clock.elapsed().as_secs_f64();
         (self.report)(Progress::Evaluated { step, losses: evaluated, seconds });
         let Evaluated { train, val } = evaluated;
-        self.events.write(&Event::Evaluation {
-            step,
-            train_loss: train.mean,
-            val_loss: val.mean,
-            train_loss_se: train.standard_error,
-            val_loss_se: val.standard_error,
-        })?;
         self.evaluated = Some((step, evaluated));
         let is_best = self.trainer.position.best_val_loss.is_none_or(|best| val.mean < best);
         if is_best && val.mean.is_finite() && !config.eval_only() {
@@ -335,6 +354,14 @@ impl Run<'_> {
                 checkpoint::carry_tokenizer(self.held.dir(), &folder)?;
             }
         }
+        // Last: an evaluation in the log means that the best weights are saved.
+        self.events.write(&Event::Evaluation {
+            step,
+            train_loss: train.mean,
+            val_loss: val.mean,
+            train_loss_se: train.standard_error,
+            val_loss_se: val.standard_error,
+        })?;
         Ok(Some(evaluated))
     }
 
@@ -423,11 +450,15 @@ impl Run<'_> {
         self.saved = Some(step);
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;
+        self.update_card();
+        Ok(())
+    }
+
+    /// A failure here must not end the run: the checkpoint is saved.
+    fn update_card(&mut self) {
         if let Err(error) = self.write_card() {
-            // A failure here must not end the run: the checkpoint is saved.
             (self.report)(Progress::NoCard(&error));
         }
-        Ok(())
     }
 
     fn write_card(&self) -> Result<(), CheckpointError> {

@@ -285,7 +285,10 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
     // The unit of the picture.
     let largest = report.arena_bytes.max(report.device.usable_bytes);
     let size = |bytes| figure_next_to(bytes, largest);
-    let note = plan.lacks_bfloat16().then(|| plan_words::no_bfloat16(&plan.target.device.name));
+    let bfloat16 = plan.lacks_bfloat16().then(|| plan_words::no_bfloat16(&plan.target.device.name));
+    let notes = answer.notes(&source.written).into_iter().map(|note| note.say(lang()));
+    let notes: Vec<_> = bfloat16.into_iter().chain(notes).collect();
+    let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
     let ops: u64 = panel.timelines.iter().map(|timeline| timeline.ops.len() as u64).sum();
     let phases: Vec<_> =
         panel.timelines.iter().map(|timeline| phase(&panel, timeline, ops)).collect();
@@ -303,7 +306,7 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "time": plan.time.as_ref().map(plan_text::time_text),
         "note": note,
         "phases": phases,
-        "command": source.train_command(engine, &answer.config, state.ranks()),
+        "command": source.train_command(&plan.target, &answer.config, state.ranks()),
         "ranks": answer.ranks.as_ref().map(plan_text::ranks),
         "report": state.report.then_some(answer.document()),
     }))

@@ -46,6 +46,26 @@ messages! {
     upgrade() {
         en: "needs PyTorch 2 or later", zh: "需要 PyTorch 2 或更高版本", ja: "PyTorch 2 以降が必要", de: "braucht PyTorch 2 oder neuer",
     }
+    /// `--write` without `--engine`, for two engines.
+    whose_config() {
+        en: "`--write` writes one config, and both engines were planned",
+        zh: "`--write` 只写一个配置，而这里规划了两个引擎",
+        ja: "`--write` が書くのは一つの設定ですが、二つのエンジンを計画しています",
+        de: "`--write` schreibt eine Konfiguration, geplant sind aber beide Engines",
+    }
+    name_the_engine() {
+        en: "add `--engine torch` for nanoGPT's config, or `--engine fitgpt` for FitGPT's",
+        zh: "加上 `--engine torch` 得到 nanoGPT 的配置，或 `--engine fitgpt` 得到 FitGPT 的配置",
+        ja: "nanoGPT の設定なら `--engine torch`、FitGPT の設定なら `--engine fitgpt` を付けてください",
+        de: "`--engine torch` für nanoGPTs Konfiguration angeben oder `--engine fitgpt` für FitGPTs",
+    }
+    /// Below a command that changes `eval_iters`.
+    same_evaluation(iters, sequences) {
+        en: "--eval_iters={iters}: the same {sequences} evaluated sequences",
+        zh: "--eval_iters={iters}：评估的序列数仍是 {sequences}",
+        ja: "--eval_iters={iters}: 評価する系列数は {sequences} のまま",
+        de: "--eval_iters={iters}: dieselben {sequences} ausgewerteten Sequenzen",
+    }
     not_written(path) {
         en: "\n{path} was not written: no option that keeps the training fits",
         zh: "\n未写入 {path}：没有既不改变训练又放得下的办法",

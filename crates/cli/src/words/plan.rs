@@ -1,6 +1,41 @@
 //! Messages of `plan`, which `train` prints too before it begins.
 
 messages! {
+    /// The first line: what runs, on what, in which precision.
+    heading(engine, device, precision) {
+        en: "{engine} · {device} · {precision}", zh: "{engine} · {device} · {precision}", ja: "{engine} · {device} · {precision}", de: "{engine} · {device} · {precision}",
+    }
+    /// Of one of two engines.
+    of_engine(engine, text) {
+        en: "{engine}: {text}", zh: "{engine}：{text}", ja: "{engine}: {text}", de: "{engine}: {text}",
+    }
+    /// The last line for two engines.
+    verdicts(torch, fitgpt) {
+        en: "PyTorch {torch}; FitGPT {fitgpt}",
+        zh: "PyTorch：{torch}；FitGPT：{fitgpt}",
+        ja: "PyTorch: {torch}。FitGPT: {fitgpt}",
+        de: "PyTorch {torch}; FitGPT {fitgpt}",
+    }
+    /// FitGPT's kernels and real cards.
+    untried() {
+        en: "FitGPT has never run on a real card: its figures there are planned, not measured",
+        zh: "FitGPT 尚未在真实显卡上运行过：这些数字是规划值，不是实测值",
+        ja: "FitGPT は実際の GPU で動かしたことがありません。この数値は計画値で、実測値ではありません",
+        de: "FitGPT lief noch nie auf einer echten Karte: seine Zahlen sind geplant, nicht gemessen",
+    }
+    untried_cpu_build() {
+        en: "FitGPT has never run on a real card: its figures there are planned, not measured; this build trains on the CPU only (`--features cuda` or `gpu` builds for cards)",
+        zh: "FitGPT 尚未在真实显卡上运行过：这些数字是规划值，不是实测值；此构建只能在 CPU 上训练（用 `--features cuda` 或 `gpu` 编译可用于显卡）",
+        ja: "FitGPT は実際の GPU で動かしたことがありません。この数値は計画値で、実測値ではありません。このビルドは CPU でのみ学習します（GPU 用は `--features cuda` か `gpu` でビルド）",
+        de: "FitGPT lief noch nie auf einer echten Karte: seine Zahlen sind geplant, nicht gemessen; dieser Build trainiert nur auf der CPU (`--features cuda` oder `gpu` baut für Karten)",
+    }
+    /// The whole run on this machine's CPU.
+    run_time_on_cpu(quickest, slowest) {
+        en: "estimate: {quickest} to {slowest} to max_iters, from a quick measurement of this CPU",
+        zh: "估计：到 max_iters 需 {quickest} 至 {slowest}（据对本机 CPU 的快速测量）",
+        ja: "推定: max_iters まで {quickest} 〜 {slowest}（この CPU の簡単な測定による）",
+        de: "Schätzung: {quickest} bis {slowest} bis max_iters, nach einer kurzen Messung dieser CPU",
+    }
     /// How a step is split.
     split(batch, accumulation, sequences, tokens) {
         en: "micro-batch {batch} × {accumulation} = {sequences} sequences, {tokens} tokens per step",

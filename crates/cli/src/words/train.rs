@@ -127,6 +127,20 @@ messages! {
         ja: "停止しました。`fitgpt train --init_from=resume --out_dir={folder}` で続けられます",
         de: "angehalten; `fitgpt train --init_from=resume --out_dir={folder}` macht weiter",
     }
+    /// A finished run is resumed.
+    already_done(step, max_iters, more) {
+        en: "the run is already at step {step}, past `max_iters = {max_iters}`: nothing is left to train; `--max_iters={more}` trains on",
+        zh: "这次训练已到第 {step} 步，超过了 `max_iters = {max_iters}`：没有剩余步骤；`--max_iters={more}` 可继续训练",
+        ja: "この学習は既にステップ {step} で、`max_iters = {max_iters}` を過ぎています。残りはありません。`--max_iters={more}` で続けられます",
+        de: "der Lauf ist schon bei Schritt {step}, nach `max_iters = {max_iters}`: es bleibt nichts zu trainieren; `--max_iters={more}` trainiert weiter",
+    }
+    /// A run in the folder of nanoGPT's checkpoint.
+    nanogpt_file_is_old(folder) {
+        en: "`{folder}/ckpt.pt` is as nanoGPT left it; `fitgpt export {folder} --to nanogpt --out {folder}/ckpt.pt --overwrite` writes this run there",
+        zh: "`{folder}/ckpt.pt` 仍是 nanoGPT 留下的；`fitgpt export {folder} --to nanogpt --out {folder}/ckpt.pt --overwrite` 可把这次训练写进去",
+        ja: "`{folder}/ckpt.pt` は nanoGPT が残したままです。`fitgpt export {folder} --to nanogpt --out {folder}/ckpt.pt --overwrite` でこの学習を書き込めます",
+        de: "`{folder}/ckpt.pt` ist noch, wie nanoGPT es hinterließ; `fitgpt export {folder} --to nanogpt --out {folder}/ckpt.pt --overwrite` schreibt diesen Lauf hinein",
+    }
     a_sample() { en: "\na sample:\n", zh: "\n示例：\n", ja: "\n生成例:\n", de: "\neine Probe:\n" }
     saved_in(folder) {
         en: "\nsaved in {folder}; `fitgpt sample --out_dir={folder} --start=\"…\"` continues any text",

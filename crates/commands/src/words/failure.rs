@@ -1,6 +1,19 @@
 //! What a failure says next to its error: hints, and the failures that have no error of their own.
 
 fitgpt_say::sentences! {
+    /// A card that the catalogue does not have.
+    plan_for_a_size() {
+        en: "`--budget 12GB` plans for a card of that size",
+        zh: "`--budget 12GB` 按这个容量的显卡规划",
+        ja: "`--budget 12GB` ならその容量のカードで計画します",
+        de: "`--budget 12GB` plant für eine Karte dieser Größe",
+    }
+    all_cards() {
+        en: "`--gpu list` prints the cards that are known by name",
+        zh: "`--gpu list` 列出已知名称的显卡",
+        ja: "`--gpu list` で名前の分かっているカードを一覧できます",
+        de: "`--gpu list` zeigt die Karten, die mit Namen bekannt sind",
+    }
     /// Below a relative path that does not exist.
     relative_to(folder) {
         en: "paths are relative to the current folder, `{folder}`",

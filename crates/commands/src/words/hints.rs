@@ -57,6 +57,13 @@ fitgpt_say::sentences! {
         ja: "学習を変えずに収める方法はありません",
         de: "keine Option, die das Training beibehält, passt",
     }
+    /// Why options change `eval_iters`.
+    same_evaluation(sequences) {
+        en: "`eval_iters` follows the batch, so that {sequences} sequences are evaluated as before",
+        zh: "`eval_iters` 随批大小变化，评估的仍是 {sequences} 条序列",
+        ja: "`eval_iters` はバッチに合わせて変わり、評価する系列数は {sequences} のままです",
+        de: "`eval_iters` folgt dem Batch, damit wie bisher {sequences} Sequenzen ausgewertet werden",
+    }
     /// `train --fit` applies the best option.
     train_does_it() {
         en: "`fitgpt train … --fit` does this for you",

@@ -1,13 +1,6 @@
 //! Why processes cannot train together, and what to do.
 
 fitgpt_say::sentences! {
-    /// `--ranks` with `--engine torch`.
-    ranks_of_fitgpt() {
-        en: "`--ranks` plans ranks of FitGPT, not of PyTorch",
-        zh: "`--ranks` 规划的是 FitGPT 的 rank，而不是 PyTorch 的",
-        ja: "`--ranks` は FitGPT の rank の計画で、PyTorch のものではありません",
-        de: "`--ranks` plant Ranks von FitGPT, nicht von PyTorch",
-    }
     build_with_mpi() {
         en: "each process would train the whole model by itself; build with `cargo build --release --features mpi` (needs an MPI and libclang), or start a single process",
         zh: "每个进程都会各自训练整个模型；请用 `cargo build --release --features mpi` 编译（需要 MPI 和 libclang），或只启动一个进程",

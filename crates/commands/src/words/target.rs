@@ -35,6 +35,40 @@ fitgpt_say::sentences! {
         ja: "`--gpu 名前`（例: `--gpu \"RTX 4070\"`）か `--budget 12GB` を付けてください。`--device=cpu` ならこのマシンのメモリで計画します",
         de: "`--gpu NAME` angeben, etwa `--gpu \"RTX 4070\"`, oder `--budget 12GB`; `--device=cpu` plant für den Speicher dieses Rechners",
     }
+    /// Two devices are named.
+    cpu_and_card(card) {
+        en: "`--gpu \"{card}\"` names a card, and `device = 'cpu'` says that none is used",
+        zh: "`--gpu \"{card}\"` 指定了显卡，而 `device = 'cpu'` 表示不用显卡",
+        ja: "`--gpu \"{card}\"` はカードを指定していますが、`device = 'cpu'` はカードを使わないという意味です",
+        de: "`--gpu \"{card}\"` nennt eine Karte, und `device = 'cpu'` sagt, dass keine benutzt wird",
+    }
+    one_device() {
+        en: "leave out `--gpu` to plan for this machine's memory, or add `--device=cuda` to plan for the card",
+        zh: "去掉 `--gpu` 即按本机内存规划；加上 `--device=cuda` 即按显卡规划",
+        ja: "`--gpu` を外せばこのマシンのメモリで、`--device=cuda` を付ければカードで計画します",
+        de: "ohne `--gpu` gilt der Plan für den Arbeitsspeicher dieses Rechners, mit `--device=cuda` für die Karte",
+    }
+    /// nanoGPT's autocast is for cards only.
+    float32_on_a_cpu() {
+        en: "nanoGPT computes in float32 on a CPU, whatever `dtype` says",
+        zh: "在 CPU 上，无论 `dtype` 写什么，nanoGPT 都用 float32 计算",
+        ja: "CPU では `dtype` が何であっても nanoGPT は float32 で計算します",
+        de: "auf einer CPU rechnet nanoGPT in float32, was immer `dtype` sagt",
+    }
+    /// `torch.compile` stops with an error there.
+    no_triton(card) {
+        en: "`compile = True` stops with an error on {card}: Triton needs capability 7.0; planned with `--compile=False`",
+        zh: "`compile = True` 在 {card} 上会报错停止：Triton 需要计算能力 7.0；这里按 `--compile=False` 规划",
+        ja: "`compile = True` は {card} ではエラーで止まります。Triton には計算能力 7.0 が必要です。`--compile=False` として計画しました",
+        de: "`compile = True` bricht auf {card} mit einem Fehler ab: Triton braucht Capability 7.0; geplant ist `--compile=False`",
+    }
+    /// New builds of PyTorch have no kernels for the card.
+    legacy_builds(card, since, cuda, last, index) {
+        en: "from PyTorch {since} on only the builds for CUDA {cuda} support {card}: `pip install torch --index-url https://download.pytorch.org/whl/{index}`; {last} is the last release that has them",
+        zh: "从 PyTorch {since} 起，只有 CUDA {cuda} 版支持 {card}：`pip install torch --index-url https://download.pytorch.org/whl/{index}`；最后一个提供该版的版本是 {last}",
+        ja: "PyTorch {since} 以降で {card} に対応するのは CUDA {cuda} 版だけです: `pip install torch --index-url https://download.pytorch.org/whl/{index}`。その版がある最後のリリースは {last} です",
+        de: "ab PyTorch {since} unterstützen nur die Builds für CUDA {cuda} die {card}: `pip install torch --index-url https://download.pytorch.org/whl/{index}`; zuletzt gibt es sie für {last}",
+    }
     /// A flag's value is not a size.
     no_size(flag, text) {
         en: "`{flag} {text}` is not a size",

@@ -46,6 +46,19 @@ fitgpt_say::sentences! {
         ja: "`block_size = {block}` は `{folder}` の重みが持つ位置の数を超えています: {had}",
         de: "`block_size = {block}` ist mehr, als die Gewichte in `{folder}` Positionen haben: {had}",
     }
+    /// A key that the weights determine has another value.
+    contradicts_weights(key, here, folder, there) {
+        en: "`{key} = {here}` contradicts the weights in `{folder}`, which have `{key} = {there}`",
+        zh: "`{key} = {here}` 与 `{folder}` 中的权重矛盾：权重是 `{key} = {there}`",
+        ja: "`{key} = {here}` は `{folder}` の重みと矛盾します。重みでは `{key} = {there}` です",
+        de: "`{key} = {here}` widerspricht den Gewichten in `{folder}`: dort ist `{key} = {there}`",
+    }
+    weights_decide(key) {
+        en: "the weights decide it: leave out `{key}`",
+        zh: "它由权重决定：请去掉 `{key}`",
+        ja: "重みによって決まります。`{key}` を外してください",
+        de: "die Gewichte legen es fest: `{key}` weglassen",
+    }
     /// No weights of that name or at that path.
     no_weights(name, folders) {
         en: "`init_from = '{name}'`: no weights in {folders}; a folder of weights has `config.json` and `model.safetensors`",

@@ -56,7 +56,9 @@ pub fn find(name: &str) -> Result<&'static CardSpec, DeviceError> {
     match (matching.as_slice(), plain) {
         ([only], _) => Ok(only),
         (_, Some(plain)) => Ok(plain),
-        ([], None) => Err(DeviceError::Unknown { name: name.into(), nearest: nearest(&asked) }),
+        ([], None) => {
+            Err(DeviceError::Unknown { name: name.into(), nearest: nearest(name, &asked) })
+        }
         (several, None) => {
             let candidates = several.iter().map(|gpu| gpu.name).collect();
             Err(DeviceError::Ambiguous { name: name.into(), candidates })
@@ -175,10 +177,56 @@ fn has_digit(word: &str) -> bool {
     word.bytes().any(|c| c.is_ascii_digit())
 }
 
-/// Up to five names most similar to the requested one.
-fn nearest(asked: &CardName) -> Vec<&'static str> {
+/// Who makes a card.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    Nvidia,
+    Amd,
+    Apple,
+    Other,
+}
+
+impl Maker {
+    /// The maker that a name states.
+    fn of(name: &str) -> Option<Self> {
+        let lower = name.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+        if has(&["intel", "arc", "gaudi", "huawei", "ascend", "tpu", "moore"]) {
+            Some(Self::Other)
+        } else if has(&["apple", "macbook"]) {
+            Some(Self::Apple)
+        } else if has(&["nvidia", "geforce", "rtx", "gtx", "tesla", "quadro", "titan"]) {
+            Some(Self::Nvidia)
+        } else if has(&["amd", "radeon", "instinct", "rx"]) {
+            Some(Self::Amd)
+        } else {
+            None
+        }
+    }
+
+    /// The maker of a card of the catalogue; most are NVIDIA's.
+    fn of_card(name: &str) -> Self {
+        Self::of(name).unwrap_or(Self::Nvidia)
+    }
+}
+
+/// A name that shares less of its number with the requested one, in percent, is not similar.
+const LEAST_SIMILARITY: u64 = 50;
+
+/// Up to five names of the same maker that are similar to the requested one, best first.
+fn nearest(name: &str, asked: &CardName) -> Vec<&'static str> {
+    let maker = Maker::of(name);
+    let is_similar = |gpu: &&CardSpec| {
+        let own = CardName::read(gpu.name);
+        let mut numbers = asked.words.iter().filter(|word| has_digit(word));
+        let is_near = |word: &String| {
+            own.words.iter().any(|other| similarity(word, other) >= LEAST_SIMILARITY)
+        };
+        maker.is_none_or(|maker| maker == Maker::of_card(gpu.name)) && numbers.any(is_near)
+    };
     let mut ranked: Vec<(u64, &'static str)> = GPUS
         .iter()
+        .filter(is_similar)
         .map(|gpu| {
             let own = CardName::read(gpu.name);
             let mut score = 0;

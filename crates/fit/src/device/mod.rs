@@ -13,6 +13,7 @@ mod context;
 mod find;
 mod words;
 mod rates;
+mod support;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ pub use self::{
     },
     find::{DeviceError, find},
     rates::Rates,
+    support::LegacyBuilds,
 };
 
 /// A family of chips; it determines which types a card supports.

@@ -14,6 +14,12 @@ fitgpt_say::messages! {
         ja: "`{name}` のピーク性能は不明です。分かっているカード: {known}",
         de: "die Spitzenraten von `{name}` sind nicht bekannt; Karten mit bekannten Raten: {known}",
     }
+    unknown_alone(name) {
+        en: "unknown card `{name}`",
+        zh: "没有名为 `{name}` 的显卡",
+        ja: "`{name}` というカードはありません",
+        de: "keine Karte heißt `{name}`",
+    }
     unknown_device(name, nearest) {
         en: "unknown device `{name}`; the nearest names are {nearest}",
         zh: "没有名为 `{name}` 的设备；最接近的有 {nearest}",
@@ -26,6 +32,7 @@ impl Say for DeviceError {
     fn say(&self, lang: Lang) -> String {
         match self {
             Self::Ambiguous { name, candidates } => ambiguous(lang, name, list(candidates)),
+            Self::Unknown { name, nearest } if nearest.is_empty() => unknown_alone(lang, name),
             Self::Unknown { name, nearest } => unknown_device(lang, name, list(nearest)),
             Self::NoRates { name, known } => no_rates(lang, name, list(known)),
         }

@@ -68,6 +68,12 @@ impl FitCandidate {
         if moves.level(Move::Compile) > 0 {
             changes.push(("compile", true.into()));
         }
+        if let Engine::Torch { kernels, .. } = request.engine
+            && config.compile()
+            && !kernels.has_triton
+        {
+            changes.push(("compile", false.into()));
+        }
         if let Some(index) = moves.level(Move::ChunkLoss).checked_sub(1) {
             changes.push(("loss_chunk_rows", available.chunk_rows[index].into()));
         }

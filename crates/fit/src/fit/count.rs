@@ -28,7 +28,7 @@ use fitgpt_program::{
 use super::{Engine, FitRequest, candidate::FitCandidate};
 use crate::{
     device::COMPILE_BYTES,
-    torch::{self, CachingAllocator, TorchOptions},
+    torch::{self, CachingAllocator, Rules, TorchOptions},
 };
 
 /// What determines the live bytes of a program: the key of the cache.
@@ -86,7 +86,11 @@ impl<'a> Counter<'a> {
     }
 
     fn precision(&self, config: &Config) -> Precision {
-        config.precision_or(self.request.engine.precision())
+        match self.request.engine {
+            // nanoGPT has no autocast on a CPU.
+            Engine::Torch { kernels, .. } if kernels.rules == Rules::Cpu => Precision::Float32,
+            engine => config.precision_or(engine.precision()),
+        }
     }
 
     /// What the tensors of a candidate may take, at the low and at the high end of the overhead.
@@ -126,9 +130,10 @@ impl<'a> Counter<'a> {
                 use torch::TorchPhase::{Evaluate, EvaluateFirst, Resume, Train, Update};
                 let options = self.torch_options(candidate);
                 let model = Model::new(&candidate.config, self.request.vocab);
-                let resume = options.resumed.then_some(Resume);
+                let run = torch::TorchPhase::of_run(&options);
                 // The most likely to be too large first.
-                let mut phases = [Train, Evaluate, EvaluateFirst, Update].into_iter().chain(resume);
+                let phases = [Train, Evaluate, EvaluateFirst, Update, Resume].into_iter();
+                let mut phases = phases.filter(|phase| run.contains(phase));
                 phases.all(|phase| self.torch_peak(&model, phase, &options) <= limit)
             }
         }
@@ -150,6 +155,9 @@ impl<'a> Counter<'a> {
         let options = self.torch_options(candidate);
         let model = Model::new(&candidate.config, self.request.vocab);
         let mut phases = [Evaluate, EvaluateFirst].into_iter();
+        if options.eval_only {
+            phases.next();
+        }
         phases.all(|phase| self.torch_peak(&model, phase, &options) <= limit)
     }
 

@@ -120,7 +120,7 @@ impl AvailableMoves {
                     .with(Move::DropLogits, usize::from(!config.drop_stale_logits() && !is_chunked))
                     .with(Move::FusedAdam, usize::from(!kernels.fused_adam))
                     .with(Move::FusedAttention, usize::from(!kernels.fused_attention))
-                    .with(Move::Compile, usize::from(!config.compile()))
+                    .with(Move::Compile, usize::from(!config.compile() && kernels.has_triton))
                     .with(Move::Recompute, usize::from(!is_checkpointed));
                 if is_chunked { Vec::new() } else { vec![rows] }
             }

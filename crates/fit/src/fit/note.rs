@@ -72,6 +72,7 @@ pub(super) fn static_state(request: &FitRequest<'_>) -> Option<FitNote> {
             };
             Bytes::new(model.parameters().iter().map(of).sum())
         }
+        Engine::Torch { .. } if request.config.eval_only() => return None,
         Engine::Torch { .. } => Bytes::new(model.parameter_count().saturating_mul(16)),
     };
     let usable_bytes = request.device.usable_bytes;

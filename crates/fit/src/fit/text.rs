@@ -18,7 +18,7 @@ pub fn write(
 ) -> Result<String, ConfigError> {
     let (source, text) = file.unwrap_or(("", ""));
     let elsewhere = written
-        .iter()
+        .asked_for()
         .filter(|(_, _, place)| file.is_none() || place.source != source || place.line.is_none());
     let mut all: Vec<Change> = elsewhere.map(|(key, value, _)| (key.name, value.clone())).collect();
     all.retain(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
@@ -85,7 +85,7 @@ fn overrides(
     is_known: impl Fn(&Key) -> bool,
 ) -> Vec<Change> {
     let is_changed = |key: &Key| changes.iter().any(|(changed, _)| *changed == key.name);
-    let elsewhere = written.iter().filter(|(key, _, place)| {
+    let elsewhere = written.asked_for().filter(|(key, _, place)| {
         let is_in_file = place.line.is_some() && files.contains(&place.source);
         !is_in_file && !is_changed(key)
     });

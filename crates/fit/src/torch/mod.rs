@@ -34,7 +34,7 @@ use fitgpt_program::{
     units::{Bytes, DType},
 };
 
-pub use self::report::{overhead, overhead_of, torch_report, torch_timelines};
+pub use self::report::{overhead, overhead_of, overhead_with, torch_report, torch_timelines};
 use self::{pass::PreviousPass, tape::HeldState};
 
 /// The types of a run.
@@ -108,6 +108,10 @@ pub struct TorchOptions {
     pub precision: TorchPrecision,
     /// Whether `torch.compile` runs the model.
     pub compile: bool,
+    /// Whether `torch.compile` works on the device: without Triton it stops the run.
+    pub has_triton: bool,
+    /// Whether the run ends after its first evaluation.
+    pub eval_only: bool,
     /// Whether the model has dropout; the rate does not matter.
     pub dropout: bool,
     /// Whether `torch.utils.checkpoint` wraps every block.
@@ -159,11 +163,13 @@ impl TorchOptions {
         Self {
             batch: config.batch_size().into(),
             seq: config.block_size().into(),
-            accumulation: config.gradient_accumulation_steps().into(),
+            accumulation: (u64::from(config.gradient_accumulation_steps()) / self.ddp_world.max(1))
+                .max(1),
             eval_batch: config.eval_batch_size().into(),
             eval_seq: config.eval_block_size().into(),
             precision: precision.into(),
-            compile: config.compile(),
+            compile: config.compile() && self.has_triton,
+            eval_only: config.eval_only(),
             dropout: config.dropout() > 0.0,
             checkpoint_blocks: config.grad_checkpoint() == GradCheckpoint::Every,
             resumed: *config.init_from() == InitFrom::Resume,
@@ -180,6 +186,8 @@ impl TorchOptions {
     pub(crate) fn read_by(self, phase: TorchPhase) -> Self {
         let plain = Self::default();
         let mut read = self;
+        read.eval_only = plain.eval_only;
+        read.has_triton = plain.has_triton;
         if phase != TorchPhase::Train {
             read.accumulation = plain.accumulation;
             read.dropout = plain.dropout;
@@ -225,6 +233,8 @@ impl Default for TorchOptions {
             eval_seq: 1024,
             precision: TorchPrecision::Bf16,
             compile: true,
+            has_triton: true,
+            eval_only: false,
             dropout: false,
             checkpoint_blocks: false,
             fused_attention: true,
@@ -258,11 +268,13 @@ pub enum TorchPhase {
 }
 
 impl TorchPhase {
-    /// The phases of a run, in the order in which they happen.
+    /// The phases of a run, in the order in which they happen, and the one of `sample.py`.
     pub fn of_run(options: &TorchOptions) -> Vec<Self> {
         let resume = options.resumed.then_some(Self::Resume);
-        let rest = [Self::EvaluateFirst, Self::Train, Self::Update, Self::Evaluate, Self::Sample];
-        resume.into_iter().chain(rest).collect()
+        let first = [Self::EvaluateFirst];
+        let training = [Self::Train, Self::Update, Self::Evaluate];
+        let training = training.into_iter().filter(|_| !options.eval_only);
+        resume.into_iter().chain(first).chain(training).chain([Self::Sample]).collect()
     }
 
     /// Its name in reports.

@@ -22,7 +22,12 @@ pub fn overhead(config: &Config) -> Overhead {
 
 /// The memory in addition to the tensors when PyTorch runs `config`.
 pub fn overhead_of(rules: Rules, config: &Config) -> Overhead {
-    let compile_bytes = if config.compile() { COMPILE_BYTES } else { [Bytes::ZERO; 2] };
+    overhead_with(rules, config.compile())
+}
+
+/// The same if the device decides whether anything is compiled.
+pub fn overhead_with(rules: Rules, is_compiled: bool) -> Overhead {
+    let compile_bytes = if is_compiled { COMPILE_BYTES } else { [Bytes::ZERO; 2] };
     match rules {
         Rules::Cuda => Overhead {
             context_bytes: CUDA_CONTEXT_BYTES,
@@ -38,10 +43,12 @@ pub fn overhead_of(rules: Rules, config: &Config) -> Overhead {
 }
 
 /// The live bytes of a step and an evaluation, op by op, and of the resume before them if there
-/// is one. The evaluation at iteration 0 is a later one without Adam's state.
+/// is one. The evaluation at iteration 0 is a later one without Adam's state, drawn only if there is
+/// no other.
 pub fn torch_timelines(config: &Config, vocab: u32, options: &TorchOptions) -> Vec<PhaseTimeline> {
-    let drawn = |(phase, _): &(TorchPhase, _)| {
-        !matches!(phase, TorchPhase::EvaluateFirst | TorchPhase::Sample)
+    let drawn = |(phase, _): &(TorchPhase, _)| match phase {
+        TorchPhase::EvaluateFirst => options.eval_only,
+        phase => *phase != TorchPhase::Sample,
     };
     let programs = phases(&Model::new(config, vocab), options).into_iter().filter(drawn);
     let timeline = |(phase, program): (TorchPhase, _)| {
