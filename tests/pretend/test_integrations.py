@@ -4,6 +4,7 @@ import contextlib
 import io
 import tempfile
 import unittest
+from unittest import mock
 
 import peft
 import torch
@@ -190,6 +191,64 @@ class Transformers(unittest.TestCase):
             self.assertTrue(torch.equal(tensor, checked[name]), name)
 
 
+    def small_trainer(self, model=None, rows=64, **arguments):
+        config = transformers.GPT2Config(
+            n_embd=64, n_layer=2, n_head=4, vocab_size=1000, n_positions=64, bos_token_id=0, eos_token_id=0
+        )
+        row = dict(input_ids=[1] * 32, labels=[1] * 32)
+        arguments = transformers.TrainingArguments(
+            output_dir=tempfile.gettempdir(), per_device_train_batch_size=4, report_to=[], **arguments
+        )
+        if model == "meta":
+            with torch.device("meta"):
+                model = transformers.GPT2LMHeadModel(config)
+        return transformers.Trainer(
+            model=model or transformers.GPT2LMHeadModel(config), args=arguments, train_dataset=[row] * rows
+        )
+
+    def test_inside_pretend_bf16_meta_models_and_compilation_are_checked(self):
+        plain = ft.transformers.check(self.small_trainer(use_cpu=True))
+        with ft.pretend(card="RTX 4070") as m:
+            self.assertIs(ft.transformers.check(self.small_trainer()), m)
+        self.assertEqual(m.phases["train"].peak_bytes, plain.phases["train"].peak_bytes)
+        with ft.pretend(card="RTX 4070") as half:
+            trainer = self.small_trainer(bf16=True)
+            ft.transformers.check(trainer)
+        self.assertNotEqual(half.phases["train"].peak_bytes, plain.phases["train"].peak_bytes)
+        with ft.pretend(card="RTX 4070") as meta:
+            ft.transformers.check(self.small_trainer(model="meta", bf16=True))
+        self.assertEqual(meta.phases["train"].peak_bytes, half.phases["train"].peak_bytes)
+        compiled = ft.transformers.check(self.small_trainer(use_cpu=True, torch_compile=True))
+        self.assertLess(compiled.phases["train"].peak_bytes, plain.phases["train"].peak_bytes)
+        self.assertNotIn("upper bound", " ".join(compiled.notes))
+
+    def test_a_trainer_is_advised_with_counted_options(self):
+        from fitgpt.torch import cards
+
+        trainer = self.small_trainer(use_cpu=True, gradient_accumulation_steps=2)
+        as_it_is = ft.transformers.check(trainer)
+        held = as_it_is.by_kind("save")["parameters"]
+        # A card on which the states fit and the activations do not.
+        usable = as_it_is.peak_reserved_bytes - (4 << 20) + (200 << 20)
+        small = cards.Card("small", usable, 200 << 20, 200 << 20, usable)
+        with mock.patch.object(cards, "find", lambda _: small):
+            advice = ft.transformers.advise(trainer, "small")
+        by_name = {tuple(o.settings): o for o in advice.options}
+        self.assertEqual(by_name[()].peak_bytes, as_it_is.peak_bytes)
+        self.assertLess(by_name[("use_liger_kernel",)].peak_bytes, as_it_is.peak_bytes)
+        self.assertLess(by_name[("gradient_checkpointing",)].peak_bytes, as_it_is.peak_bytes)
+        for settings in ({"optim": "adamw_8bit"}, {"optim": "lion_32bit"}):
+            option = next(o for o in advice.options if o.settings == settings)
+            self.assertFalse(option.keeps_training)
+        lora = next(o for o in advice.options if set(o.settings) == {"peft"})
+        self.assertLess(lora.peak_bytes, as_it_is.peak_bytes - held)
+        for option in advice.options:
+            batch = option.settings.get("per_device_train_batch_size", 4)
+            self.assertEqual(batch * option.settings.get("gradient_accumulation_steps", 2), 8)
+        self.assertTrue(advice.best.fits and advice.best.keeps_training, str(advice))
+        self.assertIn("TrainingArguments(", str(advice).splitlines()[-1])
+
+
 class Advise(unittest.TestCase):
     def build(self, batch_size, checkpoint):
         model = nn.Sequential(*(nn.Linear(8192, 8192) for _ in range(4))).cuda()
@@ -234,6 +293,15 @@ class Guard(unittest.TestCase):
             with ft.guard(config=config):
                 raise torch.OutOfMemoryError(self.MESSAGE)
         self.assertIn("1.54 GiB", printed.getvalue())
+
+    def test_the_error_arrives_whatever_the_diagnosis_does(self):
+        closed = io.StringIO()
+        closed.close()
+        for stderr, recording in ((closed, False), (None, False), (io.StringIO(), True)):
+            stop = mock.patch("fitgpt.torch.guard.stop_recording", side_effect=RuntimeError("no recording"))
+            with contextlib.redirect_stderr(stderr), stop, self.assertRaises(torch.OutOfMemoryError):
+                with ft.guard(record=recording):
+                    raise torch.OutOfMemoryError(self.MESSAGE)
 
     def test_other_errors_pass_in_silence(self):
         printed = io.StringIO()

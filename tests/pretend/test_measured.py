@@ -1,11 +1,13 @@
 """The results of `pretend`: phases, names, pages, and values that are read back."""
 
 import json
+import os
 import pathlib
 import pickle
 import re
 import tempfile
 import unittest
+from unittest import mock
 
 import torch
 from torch import nn
@@ -187,6 +189,107 @@ class Values(unittest.TestCase):
         notes = list(m.notes)
         self.assertTrue(any(note.startswith("GRU: cuDNN") for note in notes), notes)
         self.assertTrue(any("LBFGS" in note and "up to 7 pairs" in note for note in notes), notes)
+
+
+class Reports(unittest.TestCase):
+    def test_a_report_and_a_page_are_in_the_language_of_the_locale(self):
+        with ft.pretend() as m:
+            train(m)
+            torch.zeros(3, device="cuda").sum().item()
+        for locale, verdict, phase, note in (
+            ("de_DE.UTF-8", "passt: ", "Training", "Hinweis: item: aus einem Tensor"),
+            ("zh_CN", "放得下：", "训练", "注意：item: 从没有数值"),
+            ("ja_JP", "収まります: ", "学習", "注: item: 値を持たない"),
+            ("fr_FR", "fits: ", "train", "note: item: a value"),
+        ):
+            with self.subTest(locale), mock.patch.dict(os.environ, LC_ALL=locale):
+                m.notes.add("item", "value-read")
+                report = m.report("RTX 4070")
+                self.assertTrue(report.splitlines()[-1].startswith(verdict), report)
+                self.assertIn(f"  {phase}", report)
+                self.assertIn(note, report)
+                self.assertEqual("," in report.splitlines()[0], locale.startswith("de"))
+                with tempfile.TemporaryDirectory() as folder:
+                    path = pathlib.Path(folder, "page.html")
+                    m.html(path, "RTX 4070")
+                    self.assertIn(phase, path.read_text(encoding="utf-8"))
+
+    def test_the_change_that_removes_the_largest_tensors_comes_first(self):
+        from torch.nn import functional as F
+
+        from fitgpt.torch.changes import changes
+
+        def scores():
+            q = torch.randn(4, 8, 512, 32, device="cuda", requires_grad=True)
+            ((q @ q.transpose(-1, -2)).softmax(-1) @ q).sum().backward()
+
+        def logits():
+            hidden = torch.randn(512, 64, device="cuda", requires_grad=True)
+            head = torch.randn(32000, 64, device="cuda", requires_grad=True)
+            F.cross_entropy(hidden @ head.t(), torch.zeros(512, dtype=torch.long, device="cuda")).backward()
+
+        def activations():
+            model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(8))).cuda()
+            model(torch.randn(65536, 64, device="cuda")).sum().backward()
+
+        class Stacked(torch.optim.SGD):
+            def step(self):
+                stacked = torch.stack([p.grad for p in self.param_groups[0]["params"]])
+                stacked.mul_(2)
+
+        def stacked():
+            model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(8))).cuda()
+            optimizer = Stacked(model.parameters())
+            model(torch.randn(4, 512, device="cuda")).sum().backward()
+            optimizer.step()
+
+        for run, expected in (
+            (scores, "fused-attention"), (logits, "chunked-loss"), (activations, "checkpointing"),
+            (stacked, "stacked-update"),
+        ):  # fmt: skip
+            with self.subTest(run.__name__):
+                with ft.pretend() as m:
+                    run()
+                found = changes(m)
+                self.assertEqual(found[0].name, expected, found)
+                self.assertLessEqual(sum(change.bytes for change in found), m.peak_bytes)
+        self.assertIn("sdpa", changes(m_of(scores), "transformers")[0].how)
+
+    def test_a_named_card_is_the_one_that_torch_reports(self):
+        with ft.pretend(card="RTX 5090"):
+            properties = torch.cuda.get_device_properties(0)
+            self.assertEqual(torch.cuda.get_device_name(), "NVIDIA GeForce RTX 5090")
+            self.assertEqual(torch.cuda.get_device_capability(), (12, 0))
+            self.assertGreater(properties.total_memory, 31 << 30)
+
+    def test_every_card_of_the_catalogue_has_the_capability_of_its_generation(self):
+        from fitgpt.torch.cards import Card
+
+        of_generation = {
+            "Pascal": {(6, 0), (6, 1)}, "Volta": {(7, 0)}, "Turing": {(7, 5)}, "TuringGtx": {(7, 5)},
+            "Ampere": {(8, 0), (8, 6)}, "Ada": {(8, 9)}, "Hopper": {(9, 0)}, "Blackwell": {(10, 0), (12, 0)},
+        }  # fmt: skip
+        root = pathlib.Path(__file__).parent.parent.parent
+        catalogue = (root / "crates/fit/src/device/catalogue.rs").read_text()
+        cards = re.findall(r'gpu\("([^"]+)", (\w+)', catalogue)
+        self.assertGreater(len(cards), 100)
+        for name, generation in cards:
+            if generation in of_generation:
+                self.assertIn(Card(name, 0, 0, 0, 0).capability, of_generation[generation], name)
+
+    def test_numbers_are_formatted_and_addresses_tell_tensors_apart(self):
+        with ft.pretend():
+            self.assertEqual(f"{torch.ones((), device='cuda').mean():.4f}", "1.0000")
+            a, b = (torch.empty(4, 4, device="cuda") for _ in "ab")
+            self.assertNotEqual(a.data_ptr(), b.data_ptr())
+            self.assertEqual(a[1].data_ptr() - a.data_ptr(), 16)
+            self.assertEqual(a.view(16).data_ptr(), a.data_ptr())
+
+
+def m_of(run):
+    with ft.pretend() as m:
+        run()
+    return m
 
 
 class Pictures(unittest.TestCase):

@@ -130,6 +130,29 @@ class Originals(unittest.TestCase):
                 1 / 0
             self.assertEqual(outside.facts(), before)
 
+    def test_an_error_inside_arrives_even_if_something_cannot_be_put_back(self):
+        from unittest import mock
+
+        failing = mock.patch("fitgpt.torch.originals._SavedObject.restore", side_effect=KeyError("lost"))
+        with self.assertRaises(ZeroDivisionError), failing, ft.pretend():
+            1 / 0
+        outside = Outside()
+        with self.assertRaisesRegex(RuntimeError, "could not be put back"), failing, ft.pretend():
+            outside.model.train()
+
+    def test_a_data_loader_with_workers_loads_inside(self):
+        rows = torch.utils.data.TensorDataset(torch.arange(12.0))
+        for persists in (False, True):
+            loader = torch.utils.data.DataLoader(rows, batch_size=4, num_workers=2, persistent_workers=persists)
+            with ft.pretend() as m:
+                for _ in range(2):
+                    batches = [batch.to("cuda") for (batch,) in loader]
+                    self.assertEqual([batch.tolist() for batch in batches][1], [4, 5, 6, 7])
+                self.assertEqual(m.bytes, 3 * 512)
+                del batches
+            self.assertEqual(loader.num_workers, 2)
+            self.assertIsNone(loader._iterator)
+
     def test_no_random_program_changes_a_real_tensor_or_runs_an_op_twice(self):
         """Each program also runs on copies of the tensors: `pretend` must report the same values."""
         for seed in range(40):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from . import cards
 from .pretend import pretend
 from .report import in_one_unit
+from .words import say
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class Option:
     settings: dict
     peak_bytes: int
     verdict: str
+    keeps_training: bool = True
+    text: str = ""  # how to write the settings, if not as `name=value`
 
     @property
     def fits(self):
@@ -25,9 +28,10 @@ class Option:
 
     def line(self, size):
         """One line, with the peak as `size` writes it."""
-        settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
-        words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[self.verdict]
-        return f"{words}, peak {size(self.peak_bytes)}: {settings}"
+        settings = self.text or ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        if not self.keeps_training:
+            settings += " " + say("changes-training")
+        return say("option-peak", verdict=say(self.verdict), size=size(self.peak_bytes), settings=settings)
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,12 @@ class Advice:
         return next((o for o in self.options if o.fits), None)
 
     def __str__(self):
-        head = f"on {self.card}:" if self.best else f"nothing fits on {self.card}:"
+        head = say("on-card" if self.best else "nothing-fits-on", card=self.card)
         size = in_one_unit(max((o.peak_bytes for o in self.options), default=0))
-        return "\n".join([head, *(f"  {option.line(size)}" for option in self.options)])
+        lines = [head, *(f"  {option.line(size)}" for option in self.options)]
+        if self.best is not None and self.best.text:
+            lines += ["", say("next", text=self.best.text)]
+        return "\n".join(lines)
 
 
 def advise(build, card, *, batch_size, accumulation=1, checkpoint=(False, True), autocast=None, steps=2):

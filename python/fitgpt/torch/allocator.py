@@ -49,7 +49,7 @@ class Settings:
             elif name in ("max_split_size_mb", "garbage_collection_threshold"):
                 found[name] = float(value)
             elif notes is not None:
-                notes.add(f"allocator setting `{name}`", "not simulated")
+                notes.add(f"allocator setting `{name}`", "allocator-setting")
         return cls(**found)
 
 

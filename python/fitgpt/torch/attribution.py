@@ -73,8 +73,6 @@ class Attribution:
 
     def here(self):
         """The module and the stage of the op that runs now."""
-        if self.updating:
-            return "", "update"
         if self.stack:
             return self.stack[-1], "forward"
         if self.backward_depth:
@@ -83,7 +81,7 @@ class Attribution:
                 self.last = self._module_of(node)
                 self.sums.enter(node)
             return self.last, "backward"
-        return "", "outside"
+        return "", "update" if self.updating else "outside"
 
     @contextlib.contextmanager
     def naming(self, origin):
@@ -130,7 +128,7 @@ class Attribution:
         record = self.live.record_of(tensor)
         if record is not None and record.kind in (None, kind):
             record.kind = kind
-            record.name = name.removeprefix("_orig_mod.") if name else record.name
+            record.name = str(name).removeprefix("_orig_mod.") if name else record.name
 
     def _enter(self, module, _):
         if not self.stack and not self.backward_depth:

@@ -6,10 +6,28 @@ The program has the catalogue and understands names as people write them (`4070 
 
 import functools
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 
 import fitgpt
+
+# The compute capability of NVIDIA's cards, by the first pattern that matches the catalogue's name.
+_CAPABILITIES = (
+    (r"P100", (6, 0)),
+    (r"GTX 10|Titan X|P40", (6, 1)),
+    (r"V100|Titan V", (7, 0)),
+    (r"Ada\b|GeForce RTX 40\d\d|\bL4\b|\bL40", (8, 9)),
+    (r"GTX 16|RTX 20|T4\b|Titan RTX|Quadro RTX", (7, 5)),
+    (r"A100|A800|A30\b", (8, 0)),
+    (r"RTX 30|RTX A\d|\bA(2|10|10G|16|40)\b", (8, 6)),
+    (r"\bG?H(100|200|800|20)\b|GH200", (9, 0)),
+    (r"\bG?B300", (10, 3)),
+    (r"\bG?B(100|200)\b", (10, 0)),
+    (r"RTX 50|RTX PRO", (12, 0)),
+)
+# Of a card that is not NVIDIA's or not known: Ada's, whose attention kernels are the usual ones.
+USUAL = (8, 9)
 
 
 @dataclass(frozen=True)
@@ -20,6 +38,12 @@ class Card:
     usable_bytes: int
     context_low_bytes: int
     context_high_bytes: int
+    total_bytes: int
+
+    @property
+    def capability(self):
+        """The CUDA compute capability, `USUAL` if it is not known."""
+        return next((number for pattern, number in _CAPABILITIES if re.search(pattern, self.name)), USUAL)
 
     def verdict(self, fits_in):
         """`fits_in` returns whether a run fits in so many bytes, without CUDA's context."""
@@ -39,4 +63,4 @@ def find(name):
         raise ValueError(message or answer.stderr.strip() or f"no card is called {name!r}")
     device, overhead = plan["device"], plan["overhead"]
     low, high = overhead["context_bytes"]
-    return Card(device["name"], device["usable_bytes"], low, high)
+    return Card(device["name"], device["usable_bytes"], low, high, device["total_bytes"])

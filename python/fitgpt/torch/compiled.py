@@ -20,6 +20,8 @@ from torch.nn.modules import module as modules
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import device as fake_cuda
+from .graphs import Graphs
+from .words import say
 
 # The minor versions with which the tests pass (`scripts/test-torch-versions`).
 KNOWN = {(2, minor) for minor in range(8, 16)}
@@ -28,7 +30,6 @@ WAYS = ("count", "eager")
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _FAKE_TENSOR = torch._subclasses.FakeTensor
 _HOOKS = [name for name in vars(modules) if name.startswith("_global_") and name.endswith("_hooks")]
-_UPPER_BOUND = "counted as eager code, which needs more: an upper bound"
 
 
 class Compiled:
@@ -45,6 +46,9 @@ class Compiled:
         self._has_compiled = False
         self._modes = 0
         self._compile = torch.compile
+        self.graphs = Graphs(counter)
+        self.progress = None  # of a script
+        self._graph_count = 0
 
     @contextlib.contextmanager
     def installed(self):
@@ -66,7 +70,7 @@ class Compiled:
         if options.get("disable") or not self._install():
             return model
         if options.get("backend", "inductor") == "cudagraphs":
-            self.notes.add("CUDA graphs", "their pools are not counted: a card needs more")
+            self.notes.add("CUDA graphs", "cudagraphs-backend")
             options = {**options, "backend": "aot_eager"}
         return self._compile(model, **options)
 
@@ -91,22 +95,31 @@ class Compiled:
             except Exception as error:
                 self._fall_back(error)
         elif self.is_eager:
-            self.notes.add("torch.compile", _UPPER_BOUND)
+            self.notes.add("torch.compile", "bound")
         return not self.is_eager
 
     def _fall_back(self, error):
         self.is_eager = True
-        self.notes.add("torch.compile", f"{_in_one_line(error)}: {_UPPER_BOUND}")
+        self._note_bound("torch.compile", error)
 
     def note_failure(self, name, error):
-        self.notes.add(f"torch.compile of `{name}`", f"{_in_one_line(error)}: {_UPPER_BOUND}")
+        self._note_bound(f"torch.compile of `{name}`", error)
+
+    def note_progress(self):
+        self._graph_count += 1
+        if self.progress is not None:
+            self.progress.say("progress-compile", count=self._graph_count)
+
+    def _note_bound(self, key, error):
+        reason = _in_one_line(error)
+        self.notes.add(key, "bound-because", reason=reason, bound=lambda: say("bound"))
 
     def _check_versions(self):
         if not is_known():
-            raise _NotSupported(f"compiled code of PyTorch {torch.__version__} is not known")
+            raise _NotSupported("unknown-pytorch", version=torch.__version__)
         if self.is_for_cuda and self.counter.capability < (7, 0):
             major, minor = self.counter.capability
-            raise _NotSupported(f"`torch.compile` needs capability 7.0, the card has {major}.{minor}")
+            raise _NotSupported("old-card", capability=f"{major}.{minor}")
 
     def _prepared(self):
         from . import inductor, tracing
@@ -261,10 +274,14 @@ def _warm_up(mode):
 class _NotSupported(Exception):
     """A version of PyTorch or a card for which compiled code is not counted."""
 
+    def __init__(self, message, **gaps):
+        super().__init__(message)
+        self.sentence = lambda: say(message, **gaps)
+
 
 def _in_one_line(error):
     if isinstance(error, _NotSupported):
-        return str(error)
+        return error.sentence
     error = getattr(error, "inner_exception", error)
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -67,12 +67,12 @@ def _asked_for_meta():
 
 
 @contextlib.contextmanager
-def installed(capability, memory):
-    """Makes fake CUDA tensors work; `memory` provides the figures of `torch.cuda`."""
+def installed(capability, memory, name):
+    """Makes fake CUDA tensors work on a card called `name`; `memory` provides the figures of `torch.cuda`."""
     with contextlib.ExitStack() as stack:
-        for target, name, value in [*_tensor_patches(), *_cuda_patches(capability, memory)]:
-            _installed.append((target, name, vars(target).get(name, _ABSENT)))
-            stack.enter_context(mock.patch.object(target, name, value, create=True))
+        for target, attribute, value in [*_tensor_patches(), *_cuda_patches(capability, memory, name)]:
+            _installed.append((target, attribute, vars(target).get(attribute, _ABSENT)))
+            stack.enter_context(mock.patch.object(target, attribute, value, create=True))
         stack.callback(_installed.clear)
         yield
 
@@ -370,10 +370,10 @@ class _Nothing:
     wait = synchronize = wait_stream = wait_event = record_event = record
 
 
-def _cuda_patches(capability, memory):
+def _cuda_patches(capability, memory, name):
     """`torch.cuda` as on a machine with one card."""
     properties = SimpleNamespace(
-        name="fitgpt's pretended card", major=capability[0], minor=capability[1],
+        name=name, major=capability[0], minor=capability[1],
         total_memory=memory.total(), multi_processor_count=46, is_integrated=False,
         warp_size=32, gcnArchName="", L2_cache_size=32 << 20,
     )  # fmt: skip

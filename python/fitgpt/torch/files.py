@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from . import values
 
-_DTYPES = {
+DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
     "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
     "U8": torch.uint8, "U16": torch.uint16, "U32": torch.uint32, "U64": torch.uint64,
@@ -126,5 +126,5 @@ class _Slice:
         return getattr(self._real, name)
 
     def __getitem__(self, index):
-        shape, dtype = self._real.get_shape(), _DTYPES[self._real.get_dtype()]
+        shape, dtype = self._real.get_shape(), DTYPES[self._real.get_dtype()]
         return torch.empty(shape, dtype=dtype, device=self._device)[index]

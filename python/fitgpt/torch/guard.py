@@ -16,6 +16,7 @@ import torch
 import fitgpt
 
 from .report import size
+from .words import say
 
 OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 
@@ -36,7 +37,8 @@ def guard(config=None, *, record=False):
         raise
     finally:
         if record:
-            stop_recording()
+            with contextlib.suppress(Exception):  # the run's own error must arrive
+                stop_recording()
 
 
 def diagnose(error, config=None, *, record=False, file=None):
@@ -45,10 +47,11 @@ def diagnose(error, config=None, *, record=False, file=None):
     try:
         print(diagnosis(error, config), file=file)
         if record and (path := write_snapshot()):
-            print(f"memory snapshot: {path} (opens in PyTorch's memory viewer)", file=file)
+            print(say("snapshot-written", path=path), file=file)
             print(largest_blocks(), file=file)
     except Exception as failure:  # the run's error matters more than this one
-        print(f"fitgpt: no diagnosis: {failure}", file=file)
+        with contextlib.suppress(Exception):  # a closed stderr, too
+            print("fitgpt: " + say("no-diagnosis", reason=failure), file=file)
 
 
 def diagnosis(error, config=None):

@@ -80,7 +80,7 @@ def patches(compiled):
     """`(target, name, value)` of everything that compiling and running need."""
     yield from _generated_code(compiled)
     yield from _names(compiled)
-    yield from _choices(compiled.notes)
+    yield from _choices(compiled.notes, compiled.graphs)
     if compiled.is_for_cuda:
         yield from _card()
     else:
@@ -166,7 +166,7 @@ def _exists(name):
         return False
 
 
-def _choices(notes):
+def _choices(notes, graphs):
     from torch._inductor import compile_fx, select_algorithm
     from torch._inductor.fx_passes import pad_mm
 
@@ -175,30 +175,18 @@ def _choices(notes):
         sizes = (*left.shape[-2:], right.shape[-1])
         if not any(pad_mm.get_padded_length(size, alignment) for size in sizes):
             return False  # before 2.12, PyTorch decides that in here
-        notes.add(
-            "padding",
-            "Inductor measures on the card whether to pad matrices whose sizes are not multiples of 8: "
-            "counted without; padded copies would take a little more memory",
-        )
+        notes.add("padding", "padding")
         return False
 
-    def cudagraphify(model, *_, **__):
-        notes.add(
-            "CUDA graphs",
-            "their private pools and the copies of their inputs are not counted: a card needs more",
-        )
-        return model
+    def cudagraphify(model, static_input_idxs=(), *_, **__):
+        return graphs.record(model, static_input_idxs)
 
     select = select_algorithm.AlgorithmSelectorCache.__call__
 
     def selected(self, name, choices, *args, **kwargs):
         libraries = [c for c in choices if isinstance(c, select_algorithm.ExternKernelCaller)]
         if len(choices) > 1 and libraries:
-            notes.add(
-                "max-autotune",
-                "counted with library kernels; the inputs of its benchmarks, while the first call "
-                "compiles, are not counted",
-            )
+            graphs.note_benchmark(args[0] if args else kwargs["input_nodes"], libraries[0])
             choices = libraries[:1]
         return select(self, name, choices, *args, **kwargs)
 
@@ -241,6 +229,7 @@ def _names(compiled):
                 logits = getattr(node.args[0], "meta", {}).get("example_value")
                 if isinstance(logits, torch.Tensor) and logits.dim() >= 2:
                     compiled.counter.attribution.vocab_sizes.add(int(logits.shape[-1]))
+        compiled.note_progress()
         return compile_graph(graph, *args, **kwargs)
 
     yield PythonWrapperCodegen, "make_allocation", make_allocation

@@ -7,6 +7,7 @@ oneDNN's LSTM has a workspace whose size only oneDNN knows.
 import contextlib
 import functools
 import math
+import sys
 from unittest import mock
 
 import torch
@@ -132,6 +133,24 @@ def fallbacks():
 
     with mock.patch.object(fake_tensor, "run_fallback_kernel", run):
         yield
+
+
+def idle_triton(name, notes):
+    """Patches of Triton's module `name`: a program's own kernels do nothing.
+
+    They write to tensors that the program has allocated, so their memory is counted.
+    """
+
+    def run(kernel, *_, **__):
+        notes.add("Triton", "triton-kernels")
+
+    module = sys.modules[name]
+    for kind in ("JITFunction", "Autotuner", "Heuristics"):
+        if hasattr(vars(module).get(kind), "run"):
+            yield getattr(module, kind), "run", run
+
+
+TRITON = ("triton.runtime.jit", "triton.runtime.autotuner")
 
 
 def tensors(result):

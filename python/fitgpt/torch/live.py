@@ -18,7 +18,8 @@ ALIGN = 512
 class Record:
     """One storage: its bytes, what made it, and when it was alive."""
 
-    __slots__ = ("bytes", "op", "module", "stage", "shape", "dtype", "kind", "name", "born", "died")
+    __slots__ = ("bytes", "op", "module", "stage", "shape", "dtype", "kind", "name", "born", "died",
+                 "is_in_graph")  # fmt: skip
 
     def __init__(self, size, op, module, stage, tensor, born):
         self.bytes = size
@@ -31,6 +32,7 @@ class Record:
         self.name = None
         self.born = born
         self.died = None
+        self.is_in_graph = False  # made by code that a CUDA graph would record
 
     def is_alive(self, time):
         return self.born <= time and (self.died is None or self.died > time)
@@ -67,6 +69,7 @@ class Live:
         self.whole = Phase("all")
         self.active = [self.whole]
         self._alive = {}
+        self.in_graph = 0
 
     def see(self, tensor, op, module, stage):
         """Counts a tensor's storage if it is new, or if it has been resized."""
@@ -82,6 +85,7 @@ class Live:
             return None
         self.time += 1
         record = Record(size, op, module, stage, tensor, self.time)
+        record.is_in_graph = self.in_graph > 0
         self._alive[key] = (record, weakref.ref(storage, lambda _, key=key: self._free(key)))
         self.records.append(record)
         self.events.append(("allocate", record))
@@ -129,7 +133,7 @@ class Live:
         self.time += 1
         old.died = self.time
         record = Record(size, old.op, old.module, old.stage, like, self.time)
-        record.kind, record.name = old.kind, old.name
+        record.kind, record.name, record.is_in_graph = old.kind, old.name, old.is_in_graph
         self.records.append(record)
         if size:
             self.events.append(("allocate", record))

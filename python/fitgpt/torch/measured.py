@@ -8,6 +8,7 @@ from . import cards
 from .allocator import Allocator, OutOfMemory, Settings
 from .attribution import grouped
 from .live import Phase
+from .words import say
 
 
 class Notes:
@@ -16,11 +17,13 @@ class Notes:
     def __init__(self):
         self._notes = {}
 
-    def add(self, key, text):
-        self._notes.setdefault(key, text)
+    def add(self, key, message, **gaps):
+        """Adds a message of `messages.py`; a gap that is a function is called when it is read."""
+        self._notes.setdefault(key, (message, gaps))
 
     def __iter__(self):
-        return iter(f"{key}: {text}" for key, text in self._notes.items())
+        for key, (message, gaps) in self._notes.items():
+            yield f"{key}: {say(message, **{k: v() if callable(v) else v for k, v in gaps.items()})}"
 
     def __len__(self):
         return len(self._notes)
@@ -41,7 +44,7 @@ class Measured:
         event = lambda kind: lambda: self._live.events.append((kind, None))  # noqa: E731
         # What `torch.cuda` answers inside.
         self.card = SimpleNamespace(
-            total=lambda: 12 << 30,
+            total=lambda: counter.total_bytes,
             allocated=lambda: self._now().allocated,
             reserved=lambda: self._now().reserved,
             peak=lambda: self._now().peak_allocated,
@@ -120,7 +123,7 @@ class Measured:
             key = (kind, module, made, _form(record))
             group = groups.setdefault(key, SimpleNamespace(
                 kind=kind, module=module, op=record.op, stage=record.stage,
-                form=_form(record), count=0, bytes=0,
+                form=_form(record), shape=tuple(record.shape), count=0, bytes=0,
             ))  # fmt: skip
             group.count += 1
             group.bytes += record.bytes

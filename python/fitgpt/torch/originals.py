@@ -211,7 +211,7 @@ class Originals:
 
         def engine_run_backward(outputs, gradients, retain_graph, *args, **kwargs):
             if self._uses_graph or any(map(_is_real, outputs)):
-                self.notes.add("backward", "a graph recorded before `pretend` is kept, with what it saved")
+                self.notes.add("backward", "old-graph")
                 retain_graph = True
             return run_backward(outputs, gradients, retain_graph, *args, **kwargs)
 

@@ -7,6 +7,7 @@ import pathlib
 from . import cards
 from .attribution import KINDS
 from .report import in_one_unit, verdict
+from .words import language, named, say
 
 _HERE = pathlib.Path(__file__).parent
 _COLOURS = dict(zip(KINDS, (
@@ -23,25 +24,25 @@ def write(measured, path, card=None):
     curves = [(name, _columns(measured.curve(name))) for name in measured.phases]
     curves = [(name, points) for name, points in curves if points]
     if not curves:
-        raise ValueError("there is no phase to draw: wrap a part of the run in `m.phase(name)`")
+        raise ValueError(say("page-no-phase"))
     kinds = [k for k in KINDS if any(p[1].get(k) for _, points in curves for p in points)]
     spans = _spans([len(points) for _, points in curves])
     data = {
         "edges": [_TOP, _BOTTOM],
-        "classes": [{"name": k, "colour": _COLOURS[k]} for k in kinds],
-        "sum": "sum",
+        "classes": [{"name": named("kind", k), "colour": _COLOURS[k]} for k in kinds],
+        "sum": say("page-sum"),
         "panels": [{"name": "PyTorch", "phases": [
             _data(name, points, span, kinds) for (name, points), span in zip(curves, spans)
         ]}],
     }  # fmt: skip
     size = in_one_unit(measured.peak_bytes)
-    title = f"Peak {size(measured.peak_bytes)} on {measured.device}"
+    title = say("page-title", size=size(measured.peak_bytes), device=measured.device)
     if card is not None:
         title = verdict(measured, card)
     page = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html lang="{language()}">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_read('page.css')}</style>\n</head>\n"
-        "<body>\n<main>\n<p>Point at the picture, or use ← and →, to see an op.</p>\n"
+        f"<body>\n<main>\n<p>{html.escape(say('page-hint'))}</p>\n"
         f"{_svg(title, curves, spans, kinds, card, size)}{_tables(measured, size)}</main>\n"
         '<div id="tip" hidden></div>\n<script type="application/json" id="chart">'
         f"{json.dumps(data).replace('<', chr(92) + 'u003c')}</script>\n"
@@ -76,7 +77,7 @@ def _spans(counts):
 def _data(name, points, span, kinds):
     names = sorted({op for op, _ in points})
     return {
-        "name": name, "x": span[0], "width": span[1], "names": names,
+        "name": named("phase", name), "x": span[0], "width": span[1], "names": names,
         "ops": [names.index(op) for op, _ in points],
         "bytes": [[held.get(kind, 0) for kind in kinds] for _, held in points],
     }  # fmt: skip
@@ -104,7 +105,7 @@ def _svg(title, curves, spans, kinds, card, size):
         out += _areas(points, x, width, kinds, y)
         middle = x + width / 2
         peak = max(sum(held.values()) for _, held in points)
-        out.append(f'<text x="{middle}" y="{_BOTTOM + 20}" class="middle">{html.escape(name)}</text>')
+        out.append(f'<text x="{middle}" y="{_BOTTOM + 20}" class="middle">{html.escape(named("phase", name))}</text>')
         out.append(f'<text x="{middle}" y="{_BOTTOM + 38}" class="soft middle">≤ {size(peak)}</text>')
     if budget is not None:
         out.append(f'<line x1="{_LEFT}" x2="{_RIGHT}" y1="{y(budget)}" y2="{y(budget)}" '
@@ -113,7 +114,7 @@ def _svg(title, curves, spans, kinds, card, size):
     for index, kind in enumerate(kinds):
         x, row = 72 + 216 * (index % 4), _BOTTOM + 66 + 22 * (index // 4)
         out.append(f'<rect x="{x}" y="{row - 11}" width="12" height="12" fill="{_COLOURS[kind]}"/>')
-        out.append(f'<text x="{x + 20}" y="{row}">{kind}</text>')
+        out.append(f'<text x="{x + 20}" y="{row}">{named("kind", kind)}</text>')
     return "\n".join([*out, "</svg>\n"])
 
 
@@ -140,14 +141,14 @@ def _band(low, high, x, step, y):
 def _tables(measured, size):
     out = []
     for name, phase in measured.phases.items():
-        head = f"{name}: {size(phase.peak_bytes)} at {phase.peak_op}"
+        head = f"{named('phase', name)}: {size(phase.peak_bytes)} " + say("at-op", op=phase.peak_op)
         out.append(f'<h2>{html.escape(head)}</h2>\n<div class="wide"><table>')
-        out.append('<tr><th scope="col">kind</th><th scope="col">bytes</th><th scope="col">count</th>'
-                   '<th class="op">module</th><th class="op">made by</th><th class="op">tensor</th></tr>')
+        columns = map(html.escape, say("page-columns").split("|"))
+        out.append("<tr>{}</tr>".format("".join(f'<th scope="col">{column}</th>' for column in columns)))
         for g in measured.alive(name)[:20]:
             cells = "".join(f'<td class="op">{html.escape(str(c))}</td>' for c in (
-                g.module or "outside of modules", f"{g.op} ({g.stage})", g.form,
+                g.module or say("outside-of-modules"), f"{g.op} ({named('stage', g.stage)})", g.form,
             ))  # fmt: skip
-            out.append(f"<tr><td>{g.kind}</td><td>{size(g.bytes)}</td><td>{g.count}</td>{cells}</tr>")
+            out.append(f"<tr><td>{named('kind', g.kind)}</td><td>{size(g.bytes)}</td><td>{g.count}</td>{cells}</tr>")
         out.append("</table></div>")
     return "\n".join(out) + "\n"

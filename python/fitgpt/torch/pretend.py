@@ -7,7 +7,9 @@ Promise: nanoGPT under `pretend` has the peaks of the other counter, up to named
 import concurrent.futures
 import contextlib
 import functools
+import sys
 import warnings
+import weakref
 from unittest import mock
 
 import torch
@@ -21,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import device as fake_cuda
-from . import files, kernels, unknown, values
+from . import cards, files, kernels, unknown, values
 from .allocator import cublas_workspace_bytes
 from .attribution import Attribution
 from .autocast import Autocast
@@ -39,15 +41,16 @@ _active = None
 
 
 @contextlib.contextmanager
-def pretend(device="cuda", *, capability=(8, 9), compile="count"):
+def pretend(device="cuda", *, capability=None, compile="count", card=None):
     """Makes all tensors inside fake: no memory, no card, any size.
 
     A real tensor takes part as a fake copy. When this ends, also by an error, every tensor, module,
     optimizer and random state from outside is as it was before.
 
     `device` is the device whose tensors are counted and whose rules apply, `"cuda"` or `"cpu"`.
-    `capability` is the CUDA compute capability of the pretended card; it decides which attention
-    kernels there are. `compile` says how code of `torch.compile` is counted: `"count"` compiles it for
+    `card` names the pretended card: its memory, its name in `torch.cuda`, and its CUDA compute
+    `capability`, which decides which kernels there are. `capability` alone is enough for the counts; it
+    is (8, 9) if neither is given. `compile` says how code of `torch.compile` is counted: `"count"` compiles it for
     the card and counts what it allocates, which takes seconds to a minute; `"eager"` counts it as eager
     code, an upper bound. Yields a `Measured`.
     """
@@ -57,11 +60,18 @@ def pretend(device="cuda", *, capability=(8, 9), compile="count"):
         raise ValueError(f"`pretend` supports the devices cuda and cpu, not {device!r}")
     if _active is not None:
         raise RuntimeError("`pretend` is already active")
-    mode = Counter(kind, capability, compile)
+    mode = Counter(kind, capability, compile, card)
     _active = mode
+    stack = contextlib.ExitStack()
     try:
-        with mode.installed():
+        stack.enter_context(mode.installed())
+        try:
             yield mode.measured
+        except BaseException:
+            with contextlib.suppress(Exception):  # the program's own error must arrive
+                stack.close()
+            raise
+        stack.close()
     finally:
         _active = None
 
@@ -91,36 +101,44 @@ class _FakeMode(FakeTensorMode):
 class Counter(TorchDispatchMode):
     """Intercepts every op below autograd and autocast, and counts the tensors it makes."""
 
-    def __init__(self, kind, capability, compile="count"):
+    def __init__(self, kind, capability=None, compile="count", card=None):
         super().__init__()
         self.kind = kind
-        self.capability = tuple(capability)
+        found = cards.find(card) if card is not None else None
+        self.card_name = f"NVIDIA {found.name}" if found is not None else "fitgpt's pretended card"
+        self.total_bytes = found.total_bytes if found is not None else 12 << 30
+        self.capability = tuple(capability or (found.capability if found is not None else cards.USUAL))
         self.live = Live()
         self.fake_mode = _FakeMode(allow_non_fake_inputs=True)
         self.fake_mode.is_for_cuda = kind == "cuda"
         self.attribution = Attribution(self.live)
         self.measured = Measured(self)
         self.notes = self.measured.notes
-        self.rules = Rules(capability)
+        self.rules = Rules(self.capability)
         self.autocast = Autocast()
         self.originals = Originals(self.fake_mode, self.notes)
         self.compiled = Compiled(self, compile)
         self.is_running = False
         self._multiplying = set()
+        self.product_dtypes = set()
 
     @contextlib.contextmanager
     def installed(self):
         """Installs the modes and patches."""
         with contextlib.ExitStack() as stack:
             if self.kind == "cuda":
-                stack.enter_context(fake_cuda.installed(self.capability, self.measured.card))
+                stack.enter_context(fake_cuda.installed(self.capability, self.measured.card, self.card_name))
                 stack.enter_context(self._kernels())
             stack.enter_context(fake_cuda.in_lists())
             stack.enter_context(fake_cuda.parameters_movable())
             stack.enter_context(fake_cuda.lazy_parameters())
             stack.enter_context(kernels.fallbacks())
             stack.enter_context(self._reading_back())
+            for name in kernels.TRITON if self.kind == "cuda" else ():
+                for patch in kernels.idle_triton(name, self.notes) if name in sys.modules else ():
+                    stack.enter_context(mock.patch.object(*patch))
             stack.enter_context(_one_thread())
+            stack.enter_context(_no_workers())
             stack.enter_context(files.fake(self, lambda: active() is not None))
             stack.enter_context(self.originals.installed())
             stack.enter_context(self.attribution.installed())
@@ -139,7 +157,7 @@ class Counter(TorchDispatchMode):
     def _look(self, module, _):
         """Notes a module that runs a kernel whose memory is not known."""
         if self.kind == "cuda" and isinstance(module, torch.nn.RNNBase):
-            self.notes.add(type(module).__name__, "cuDNN's own copies and buffers are not counted")
+            self.notes.add(type(module).__name__, "cudnn-rnn")
 
     @contextlib.contextmanager
     def _kernels(self):
@@ -171,26 +189,31 @@ class Counter(TorchDispatchMode):
             self.live.refresh(storage)
             return storage
 
+        data = torch.UntypedStorage.data_ptr
+
+        def data_ptr(storage):
+            return _address_of(storage) if storage.device.type == "meta" else data(storage)
+
         def save(*_, **__):
-            self.notes.add("torch.save", "nothing was written")
+            self.notes.add("torch.save", "nothing-written")
 
         minimize = torch.optim.LBFGS.step
 
         def step(optimizer, closure):
-            self.notes.add(
-                "LBFGS",
-                "values decide how often it evaluates and how many directions it keeps, up to "
-                f"{optimizer.param_groups[0]['history_size']} pairs of the size of all parameters; "
-                "they are not counted",
-            )
+            self.notes.add("LBFGS", "lbfgs", count=optimizer.param_groups[0]["history_size"])
             return minimize(optimizer, closure)
 
         patches = [
+            (FakeTensor, "__format__", _formatted),
             (FakeTensor, "__array__", lambda tensor, *_, **__: unknown.array(tensor, self.notes)),
+            (FakeTensor, "data_ptr", _address),
+            (torch.UntypedStorage, "data_ptr", data_ptr),
             (torch.UntypedStorage, "resize_", resize_),
             (torch, "save", save),
             (torch.optim.LBFGS, "step", step),
             (torch._VF, "_pad_packed_sequence", unknown.padded),
+            # It puts the weights of cuDNN's RNNs into one tensor of their size.
+            (torch.nn.RNNBase, "flatten_parameters", lambda *_: None),
             # Libraries use this to detect tracing, and then skip decisions by value that a real
             # run makes.
             (torch._subclasses, "FakeTensor", type("FakeTensor", (), {})),
@@ -263,7 +286,7 @@ class Counter(TorchDispatchMode):
         is_sum = stage == "backward" and self.attribution.sums.is_in_place(op, args, kwargs)
         for tensor in kernels.tensors((result, args) if op._schema.is_mutable else result):
             if tensor.layout != torch.strided:
-                self.notes.add("sparse tensors", "not counted, nor is what is computed from them")
+                self.notes.add("sparse tensors", "sparse")
             elif tensor.device.type == self.kind:
                 if op is aten._pack_padded_sequence.default:  # its batch sizes are real
                     tensor = self.originals.stand_in(tensor)
@@ -272,6 +295,7 @@ class Counter(TorchDispatchMode):
             self.live.reuse(args[0])
         if called in _PRODUCTS and self.kind == "cuda":
             self._multiply()
+            self.product_dtypes.add(args[0].dtype)
         self.attribution.watch(op, args)
         self.live.reach(name)
 
@@ -282,6 +306,46 @@ class Counter(TorchDispatchMode):
         if thread not in self._multiplying:
             self._multiplying.add(thread)
             self.live.events.append(("workspace", cublas_workspace_bytes(self.capability)))
+
+
+def _address(tensor):
+    """Programs compare addresses to find weights that are shared; all fake storages have none."""
+    return _address_of(tensor.untyped_storage()) + tensor.storage_offset() * tensor.element_size()
+
+
+def _address_of(storage):
+    return storage._cdata << 9  # aligned, as the allocator's
+
+
+def _formatted(tensor, spec):
+    """PyTorch formats a number only if its tensor is not of a subclass."""
+    return format(tensor.item(), spec) if tensor.dim() == 0 else object.__format__(tensor, spec)
+
+
+@contextlib.contextmanager
+def _no_workers():
+    """Loads data in this process: what a worker made could not be fake here."""
+    from torch.utils.data import dataloader
+
+    make = dataloader.DataLoader._get_iterator
+    kept = weakref.WeakSet()
+
+    def get_iterator(loader):
+        asked = loader.num_workers, loader.timeout
+        loader.num_workers, loader.timeout = 0, 0
+        if loader.persistent_workers and asked[0]:
+            kept.add(loader)
+        try:
+            return make(loader)
+        finally:
+            loader.num_workers, loader.timeout = asked
+
+    try:
+        with mock.patch.object(dataloader.DataLoader, "_get_iterator", get_iterator):
+            yield
+    finally:
+        for loader in kept:  # it would go on without workers
+            loader._iterator = None
 
 
 def _one_thread():

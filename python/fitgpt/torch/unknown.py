@@ -15,23 +15,23 @@ NO_ANSWER = object()
 
 def answer(op, args, kwargs, notes):
     """The Python value of an op that returns one, or `NO_ANSWER`."""
-    if op is aten._local_scalar_dense.default:
+    if op in (aten._local_scalar_dense.default, aten.item.default):  # the latter in inference mode
         real = values.known(args[0])
         if real is not None:
             return values.read(torch.Tensor.item, real)
-        notes.add("item", "a value was read from a tensor without values: counted as zero")
+        notes.add("item", "value-read")
         return values.guess(args[0].dtype)
     if op is aten.equal.default:
         reals = [values.known(t) for t in args[:2]]
         if all(real is not None for real in reals):
             return values.read(torch.equal, *reals)
-        notes.add("equal", "tensors without values were compared: counted as different")
+        notes.add("equal", "values-compared")
         return False
     if op is aten.allclose.default:
         reals = [values.known(t) for t in args[:2]]
         if all(real is not None for real in reals):
             return values.read(lambda *pair: torch.allclose(*pair, *args[2:], **kwargs), *reals)
-        notes.add("allclose", "tensors without values were compared: counted as different")
+        notes.add("allclose", "values-compared")
         return False
     if op in _ASSERTIONS:
         return None
@@ -41,7 +41,7 @@ def answer(op, args, kwargs, notes):
 def assume(op, args, result, notes):
     """Gives a value to the result of a check, which must pass for the program to go on."""
     if op is aten._is_all_true.default and values.known(args[0]) is None:
-        notes.add("_is_all_true", "a check of values, as in `torch.distributions`: counted as passed")
+        notes.add("_is_all_true", "check-passed")
         values.remember(result, values.read(lambda: torch.ones((), dtype=torch.bool)))
 
 
@@ -74,7 +74,7 @@ def shaped(op, args, kwargs, notes):
             f"the shape that `{op}` returns depends on values, and fake tensors have none; "
             "make its input from known values, or leave it out of `pretend`"
         )
-    notes.add(str(op), "its shape depends on values: counted with the largest possible shape")
+    notes.add(str(op), "largest-shape")
     return _fake(shape, dtype, tensor.device)
 
 
@@ -82,7 +82,7 @@ def packed(input, lengths, batch_first, notes):
     """`_pack_padded_sequence`. The batch sizes are a real tensor, because RNNs read them in C++."""
     real = values.known(lengths)
     if real is None:
-        notes.add("pack_padded_sequence", "lengths are not known: counted with the longest")
+        notes.add("pack_padded_sequence", "longest-lengths")
         counts = [input.size(1 if batch_first else 0)] * lengths.numel()
     else:
         counts = values.read(torch.Tensor.tolist, real)
@@ -118,7 +118,7 @@ def _without_masks(indices, notes):
             continue
         real = values.known(index)
         if real is None:
-            notes.add("index", "a mask's values are not known: counted as selecting everything")
+            notes.add("index", "mask-selects-all")
         count = index.numel() if real is None else values.read(lambda t: int(t.count_nonzero()), real)
         expanded += [_fake((count,), torch.int64, index.device) for _ in range(index.dim())]
     return expanded
@@ -130,7 +130,7 @@ def _ctc_loss(log_probs, targets, target_lengths, notes):
     if isinstance(target_lengths, torch.Tensor):
         target_lengths = values.known(target_lengths)
     if target_lengths is None:
-        notes.add("ctc_loss", "lengths are not known: counted with the longest target possible")
+        notes.add("ctc_loss", "longest-lengths")
         longest = targets.size(-1)
     else:
         longest = values.read(lambda: int(max(target_lengths)))
@@ -155,7 +155,7 @@ def array(tensor, notes):
     real = values.known(tensor)
     if real is not None:
         return values.read(lambda t: t.detach().numpy(), real)
-    notes.add("numpy", "an array was made from a tensor without values: it contains zeros")
+    notes.add("numpy", "array-of-zeros")
     return numpy.zeros(tuple(tensor.shape), dtype=_NUMPY.get(tensor.dtype, "float32"))
 
 
