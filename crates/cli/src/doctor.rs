@@ -10,7 +10,7 @@ use fitgpt_commands::{
     Failure, config_file,
     doctor::{self, InputLimits, RunFacts},
 };
-use fitgpt_doctor::{MemoryKind, diagnose, text, topics};
+use fitgpt_doctor::{MemoryKind, diagnose, pages as summaries, text, topics};
 use fitgpt_files::os;
 
 use super::{Outcome, OutputStyle, args, keys};
@@ -51,6 +51,8 @@ pub(super) fn command() -> Command {
             .arg(
                 Arg::new("explain")
                     .long("explain")
+                    .num_args(0..=1)
+                    .default_missing_value("")
                     .value_name("RULE")
                     .help("Print the page of a rule or of a common claim"),
             )
@@ -78,7 +80,7 @@ fn pages() -> String {
 pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, Failure> {
     let flag = |name| matches.get_one::<String>(name).map(String::as_str);
     if let Some(topic) = flag("explain") {
-        terminal::line(doctor::page(topic, lang())?.trim_end());
+        print_page(topic, style)?;
         return Ok(Outcome::Yes);
     }
     let log = flag("LOG").filter(|log| *log != "-");
@@ -109,4 +111,25 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         OutputStyle::Text => terminal::out(&text(lang(), &diagnosis, &context)),
     }
     Ok(if diagnosis.kind == MemoryKind::None { Outcome::No } else { Outcome::Yes })
+}
+
+/// The page of a rule or claim, or without a name the list of all pages.
+fn print_page(topic: &str, style: OutputStyle) -> Result<(), Failure> {
+    let lang = lang();
+    match (topic.is_empty(), style) {
+        (true, OutputStyle::Json) => {
+            terminal::json(&serde_json::json!({ "pages": summaries(lang) }))
+        }
+        (true, OutputStyle::Text) => {
+            for page in summaries(lang) {
+                terminal::line(&format!("{}\n    {}", page.name, page.summary));
+            }
+        }
+        (false, OutputStyle::Json) => {
+            let text = doctor::page(topic, lang)?.trim_end();
+            terminal::json(&serde_json::json!({ "name": topic, "text": text }));
+        }
+        (false, OutputStyle::Text) => terminal::line(doctor::page(topic, lang)?.trim_end()),
+    }
+    Ok(())
 }

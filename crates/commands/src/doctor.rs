@@ -7,7 +7,7 @@ use std::{
 
 use fitgpt_config::Written;
 use fitgpt_doctor::{
-    Context, Decoder, Diagnosis, Snapshot, explain,
+    Context, Decoder, Diagnosis, Snapshot, explain, nearest,
     parse::{Log, Reader as LogReader},
     step_text, topics,
 };
@@ -143,7 +143,11 @@ fn stream(source: &mut dyn Read) -> io::Result<Log> {
 /// The page of a rule or a claim.
 pub fn page(topic: &str, lang: Lang) -> Result<&'static str, Failure> {
     explain(topic, lang).ok_or_else(|| {
-        Failure::new("explain", words::no_page(topic)).hint(words::pages(topics().join(", ")))
+        let failure = Failure::new("explain", words::no_page(topic));
+        match nearest(topic) {
+            Some(name) => failure.hint(words::nearest_page(name)),
+            None => failure.hint(words::pages(topics().join(", "))),
+        }
     })
 }
 

@@ -68,14 +68,74 @@ static CLAIMS: [(Pages, &[&str]); 21] = [
 static RULE_PAGES: LazyLock<Vec<String>> =
     LazyLock::new(|| RULES.iter().map(|rule| first_comment(rule.source)).collect());
 
-/// The page of a rule or claim, in Markdown; English if it is not translated.
+/// The page of a rule or claim, in Markdown; English if it is not translated. `-` and `_` are the
+/// same.
 pub fn explain(name: &str, lang: Lang) -> Option<&'static str> {
-    let wanted = name.trim().trim_matches('`').to_ascii_lowercase();
-    if let Some(index) = RULES.iter().position(|rule| rule.name == wanted) {
+    let wanted = comparable(name);
+    if let Some(index) = RULES.iter().position(|rule| comparable(rule.name) == wanted) {
         return Some(translation(RULES[index].translated, lang).unwrap_or(&RULE_PAGES[index]));
     }
-    let claim = CLAIMS.iter().find(|(_, words)| words.contains(&wanted.as_str()));
+    let is_named = |words: &[&str]| words.iter().any(|word| comparable(word) == wanted);
+    let claim = CLAIMS.iter().find(|(_, words)| is_named(words));
     claim.map(|(pages, _)| pages[lang as usize])
+}
+
+/// A name with one spelling.
+fn comparable(name: &str) -> String {
+    name.trim().trim_matches('`').trim_end_matches("()").to_lowercase().replace('_', "-")
+}
+
+/// The page whose name is most like `name`; `None` if none is similar.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    let wanted = comparable(name);
+    let names = rules().chain(CLAIMS.iter().flat_map(|(_, words)| words.iter().copied()));
+    let near = names.map(|known| (distance(&wanted, &comparable(known)), known));
+    let (far, known) = near.min_by_key(|(far, _)| *far)?;
+    (far <= wanted.chars().count() / 2).then_some(known)
+}
+
+/// Letters to insert, delete or replace.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 80;
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().take(LONGEST).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A page in the list of pages.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PageSummary {
+    /// The name that selects it.
+    pub name: &'static str,
+    /// Its first sentence: what a rule detects, or the claim.
+    pub summary: String,
+}
+
+/// Every page with its first sentence: rules first, then claims.
+pub fn pages(lang: Lang) -> Vec<PageSummary> {
+    let of = |name| {
+        let page = explain(name, lang).unwrap_or_default();
+        let paragraph = page.split("\n## ").nth(1).unwrap_or_default();
+        let text: Vec<&str> =
+            paragraph.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+        // Chinese and Japanese lines join without a space.
+        let gap = if matches!(lang, Lang::Chinese | Lang::Japanese) { "" } else { " " };
+        let text = text.join(gap);
+        let ends = [". ", "。"];
+        let end =
+            ends.iter().filter_map(|end| text.find(end).map(|at| at + end.trim_end().len())).min();
+        PageSummary { name, summary: text[..end.unwrap_or(text.len())].to_owned() }
+    };
+    topics().into_iter().map(of).collect()
 }
 
 /// A rule's page in another language than English, if it has been translated.
@@ -102,6 +162,11 @@ fn first_comment(source: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_config::{PADDED_VOCAB, Precision, Written};
+    use fitgpt_fit::torch;
+    use fitgpt_model::Model;
+    use fitgpt_program::memory::profile;
+
     use super::*;
 
     #[test]
@@ -140,6 +205,99 @@ mod tests {
             let page = explain(topic, Lang::English).unwrap();
             if page.contains("_, loss") {
                 assert!(page.contains("a name like any other"), "{topic}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_spellings_find_a_page_and_a_wrong_one_suggests_the_nearest() {
+        let page = explain("eval_batch_size", Lang::English);
+        assert!(page.is_some());
+        assert_eq!(explain("Eval-Batch-Size", Lang::English), page);
+        assert_eq!(explain("stale_logits", Lang::English), explain("stale-logits", Lang::English));
+        assert_eq!(nearest("eval_batchsize"), Some("eval_batch_size"));
+        assert_eq!(nearest("stale-logit"), Some("stale-logits"));
+        assert_eq!(nearest("zzzzzzzz"), None);
+    }
+
+    #[test]
+    fn every_page_has_a_summary_of_one_sentence() {
+        for lang in Lang::ALL {
+            for page in pages(lang) {
+                assert!(
+                    page.summary.chars().count() > 8,
+                    "{} in {lang:?}: {:?}",
+                    page.name,
+                    page.summary
+                );
+                assert!(
+                    page.summary.chars().count() < 480,
+                    "{} in {lang:?}: {}",
+                    page.name,
+                    page.summary
+                );
+            }
+        }
+    }
+
+    /// GiB at the peak of a phase, as a page prints them.
+    fn planned(keys: &[(&str, &str)], phase: torch::TorchPhase, loss_alone: bool) -> String {
+        let mut written = Written::new();
+        keys.iter().for_each(|(key, value)| written.set(key, value).unwrap());
+        let config = written.resolve().unwrap();
+        let model = Model::new(&config, PADDED_VOCAB);
+        let base =
+            torch::TorchOptions::from_config(&config, config.precision_or(Precision::Bfloat16));
+        let options = torch::TorchOptions { loss_alone: loss_alone || base.loss_alone, ..base };
+        let programs = torch::phases(&model, &options);
+        let (_, program) = programs.iter().find(|(name, _)| *name == phase).unwrap();
+        let peak = profile(program, &torch::CachingAllocator).peak().unwrap().bytes.get();
+        format!("{:.2}", peak as f64 / f64::from(1 << 30))
+    }
+
+    #[test]
+    fn the_figures_of_pages_come_from_plans() {
+        use torch::TorchPhase::{EvaluateFirst, Train};
+        let small =
+            [("n_embd", "576"), ("batch_size", "16"), ("dtype", "float16"), ("compile", "False")];
+        let quarter = [&small[..], &[("eval_batch_size", "4")]].concat();
+        let eager = [("batch_size", "16"), ("compile", "False")];
+        let recomputed = [&eager[..], &[("grad_checkpoint", "True")]].concat();
+        let compiled = [("batch_size", "16")];
+        let table = [
+            (
+                "eval_batch_size",
+                vec![
+                    planned(&small, EvaluateFirst, false),
+                    planned(&quarter, EvaluateFirst, false),
+                    planned(&small, Train, false),
+                ],
+            ),
+            (
+                "gradient_checkpointing",
+                vec![planned(&eager, Train, false), planned(&recomputed, Train, false)],
+            ),
+            (
+                "loss_alone",
+                vec![
+                    planned(&compiled, Train, false),
+                    planned(&compiled, Train, true),
+                    planned(&eager, Train, false),
+                    planned(&eager, Train, true),
+                ],
+            ),
+        ];
+        for (name, figures) in table {
+            for lang in Lang::ALL {
+                let page = explain(name, lang).unwrap();
+                for figure in &figures {
+                    let local = if lang == Lang::German {
+                        figure.replace('.', ",")
+                    } else {
+                        figure.clone()
+                    };
+                    assert!(page.contains(&local), "{name} in {lang:?} lacks {local}");
+                }
             }
         }
     }

@@ -31,7 +31,7 @@ pub use self::{
     diagnosis::{
         Account, Advice, Diagnosis, DoNext, Finding, Fix, MemoryFacts, NextFailure, Step, StepName,
     },
-    explain::{explain, rules, topics},
+    explain::{PageSummary, explain, nearest, pages, rules, topics},
     facts::{
         AccountShare, AssumedRun, CandidateTensor, Certainty, Domain, FailurePhase, MemoryKind,
         PhaseName, Role, ShareName, TensorName,

@@ -13,5 +13,11 @@ fitgpt_say::sentences! {
     no_page(topic) {
         en: "no page is named `{topic}`", zh: "没有名为 `{topic}` 的页面", ja: "`{topic}` というページはありません", de: "es gibt keine Seite `{topic}`",
     }
+    nearest_page(name) {
+        en: "the nearest page: fitgpt doctor --explain {name}; without a name, `--explain` lists all pages",
+        zh: "最接近的页面：fitgpt doctor --explain {name}；不带名称的 `--explain` 列出所有页面",
+        ja: "最も近いページ: fitgpt doctor --explain {name}。名前なしの `--explain` は全ページを一覧します",
+        de: "die ähnlichste Seite: fitgpt doctor --explain {name}; ohne Namen listet `--explain` alle Seiten",
+    }
     pages(topics) { en: "pages: {topics}", zh: "可用的页面：{topics}", ja: "ページ一覧: {topics}", de: "Seiten: {topics}" }
 }

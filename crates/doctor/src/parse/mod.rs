@@ -1,4 +1,5 @@
-//! Parsing a log: any bytes, of any length, in constant memory.
+//! Parsing a log: any bytes, of any length, in constant memory. Of a long log, [`gate`] decides what
+//! is read.
 //!
 //! [`Reader`] takes the bytes in chunks; [`Log`] is the result. Each line is stripped of
 //! decoration ([`lines`]) and then parsed twice: as a line, for traceback frames and the output
@@ -10,6 +11,7 @@
 //! Promise: any bytes are a log and end in a diagnosis. Test: `crates/doctor/tests/fuzz.rs`;
 //! properties in `crates/doctor/src/parse/tests.rs` and `crates/doctor/src/rules/tests.rs`.
 
+mod gate;
 mod lines;
 mod size;
 mod squeezed;
@@ -50,6 +52,7 @@ use crate::facts::MemoryKind;
 
 use self::{
     frames::Frames,
+    gate::Gate,
     lines::{LineSplitter, plain},
     restated::{Restated, drop_contradictions},
     squeezed::{Offset, Squeezed},
@@ -63,6 +66,7 @@ const NEAR: Offset = 16 * 1024;
 /// Parses a log incrementally.
 #[derive(Debug, Default)]
 pub struct Reader {
+    gate: Gate,
     lines: LineSplitter,
     body: LogBuilder,
 }
@@ -152,13 +156,24 @@ impl Log {
 impl Reader {
     /// Takes the next bytes of the log.
     pub fn push(&mut self, bytes: &[u8]) {
-        let Self { lines, body } = self;
-        lines.push(bytes, |line, is_continued| body.line(line, is_continued));
+        let Self { gate, lines, body } = self;
+        gate.push(bytes, |piece| {
+            if piece.is_after_gap {
+                body.gap();
+            }
+            lines.push(piece.bytes, |line, is_continued| body.line(line, is_continued));
+        });
     }
 
     /// Ends the log.
     pub fn finish(self) -> Log {
-        let Self { lines, mut body } = self;
+        let Self { gate, mut lines, mut body } = self;
+        gate.finish(|piece| {
+            if piece.is_after_gap {
+                body.gap();
+            }
+            lines.push(piece.bytes, |line, is_continued| body.line(line, is_continued));
+        });
         lines.finish(|line, is_continued| body.line(line, is_continued));
         body.finish()
     }
@@ -201,6 +216,14 @@ impl LogBuilder {
         }
         let found = &mut self.found;
         self.squeezed.push(text, |passage| found.search(passage));
+    }
+
+    /// Text was skipped: what follows is not next to what came before.
+    fn gap(&mut self) {
+        const LINES: u64 = 1000;
+        self.lines += LINES;
+        let found = &mut self.found;
+        self.squeezed.gap(|passage| found.search(passage));
     }
 
     fn finish(self) -> Log {

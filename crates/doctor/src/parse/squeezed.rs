@@ -38,6 +38,15 @@ impl Squeezed {
         }
     }
 
+    /// Searches what is there, and leaves a gap: nothing after it is near.
+    pub(super) fn gap(&mut self, find: impl FnMut(Passage<'_>)) {
+        const WIDTH: Offset = 1 << 20;
+        self.search(self.text.len(), find);
+        self.start += self.text.len() as Offset + WIDTH;
+        self.text.clear();
+        self.searched = 0;
+    }
+
     /// Searches the rest.
     pub(super) fn finish(mut self, find: impl FnMut(Passage<'_>)) {
         self.search(self.text.len(), find);
