@@ -110,7 +110,11 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         OutputStyle::Json => terminal::json(&doctor::document(&diagnosis, lang())),
         OutputStyle::Text => terminal::out(&text(lang(), &diagnosis, &context)),
     }
-    Ok(if diagnosis.kind == MemoryKind::None { Outcome::No } else { Outcome::Yes })
+    Ok(if diagnosis.kind == MemoryKind::None && diagnosis.claims.is_empty() {
+        Outcome::No
+    } else {
+        Outcome::Yes
+    })
 }
 
 /// The page of a rule or claim, or without a name the list of all pages.

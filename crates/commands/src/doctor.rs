@@ -157,6 +157,9 @@ pub fn document(diagnosis: &Diagnosis, lang: Lang) -> Value {
     for (index, advice) in diagnosis.advice.iter().enumerate() {
         document["advice"][index]["text"] = advice.id.say(lang).into();
     }
+    for (index, claim) in diagnosis.claims.iter().enumerate() {
+        document["claims"][index]["text"] = claim.say(lang).into();
+    }
     for (index, step) in diagnosis.steps.iter().enumerate() {
         document["steps"][index]["text"] = step_text(lang, diagnosis, step).into();
     }

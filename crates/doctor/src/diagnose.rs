@@ -15,7 +15,7 @@ use crate::{
     facts::{Domain, MemoryKind},
     parse::{HarmlessLine, Log},
     playbook::{self, Invocation},
-    reason::{Analysis, Decoder, TrainingRun, domain, facts, next},
+    reason::{self, Analysis, Decoder, TrainingRun, domain, facts, next},
     rules,
 };
 
@@ -59,8 +59,29 @@ impl Context {
     }
 }
 
-/// Diagnoses a log.
+/// Diagnoses a log. A text that is advice instead of a log gets its claims checked.
 pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
+    if !log.advice().is_empty() {
+        return checked(log, context);
+    }
+    let mut diagnosis = of_log(log, context);
+    diagnosis.claims = reason::claims::check(log.advised.claims(), None);
+    diagnosis
+}
+
+/// The claims of a text that is advice, with the plan's figures if a config was given.
+fn checked(log: &Log, context: &Context) -> Diagnosis {
+    let nothing = Log::default();
+    let given = context.config.as_ref();
+    let run = given.and_then(|_| {
+        TrainingRun::find(&nothing, given, context.gpu, Domain::NanoGpt).ok().flatten()
+    });
+    let mut diagnosis = of_log(&nothing, context);
+    diagnosis.claims = reason::claims::check(log.advice(), run.as_ref());
+    diagnosis
+}
+
+fn of_log(log: &Log, context: &Context) -> Diagnosis {
     let kind = log.message.as_ref().map_or(MemoryKind::None, |message| message.memory);
     let domain = match domain(log) {
         // A caller who passes a nanoGPT config knows what ran.
@@ -117,6 +138,7 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
         fixes,
         steps,
         do_next,
+        claims: Vec::new(),
         notes: notes(log, &findings),
         findings,
         refused: analysis.config_error,

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     budget::Budget,
     cause::Cause,
+    claim::CheckedClaim,
     facts::{
         AccountShare, AssumedRun, CandidateTensor, Certainty, Domain, FailurePhase, MemoryKind,
         PhaseName,
@@ -222,6 +223,8 @@ pub struct Diagnosis {
     pub steps: Vec<Step>,
     /// The command of the first step, and a question.
     pub do_next: DoNext,
+    /// The claims of a text that is advice, not a log.
+    pub claims: Vec<CheckedClaim>,
     /// Harmless lines in the log.
     pub notes: Vec<HarmlessLine>,
     /// Why the config cannot run. JSON has it as evidence of a finding.

@@ -243,7 +243,9 @@ mod tests {
     /// GiB at the peak of a phase, as a page prints them.
     fn planned(keys: &[(&str, &str)], phase: torch::TorchPhase, loss_alone: bool) -> String {
         let mut written = Written::new();
-        keys.iter().for_each(|(key, value)| written.set(key, value).unwrap());
+        for (key, value) in keys {
+            written.set(key, value).unwrap();
+        }
         let config = written.resolve().unwrap();
         let model = Model::new(&config, PADDED_VOCAB);
         let base =

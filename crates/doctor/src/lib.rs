@@ -12,6 +12,7 @@
 mod named;
 mod facts;
 mod budget;
+mod claim;
 pub mod parse;
 mod cause;
 mod remedy;
@@ -27,6 +28,7 @@ mod words;
 pub use self::{
     budget::Budget,
     cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
+    claim::{CheckedClaim, Claim, ClaimVerdict},
     diagnose::{Context, diagnose},
     diagnosis::{
         Account, Advice, Diagnosis, DoNext, Finding, Fix, MemoryFacts, NextFailure, Step, StepName,

@@ -377,7 +377,15 @@ fn oom(lower: &str) -> Option<MemoryKind> {
             .iter()
             .any(|word| lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == *word))
         || lower.contains("显存");
-    is_oom.then_some(if is_gpu { Gpu } else { Unknown })
+    let is_host = ["cpu", "ram", "host"].contains(&before)
+        || ["oom on ram", "oom in ram", "oom on cpu", "oom on the host"]
+            .iter()
+            .any(|w| lower.contains(w));
+    is_oom.then_some(match () {
+        () if is_host => Host,
+        () if is_gpu => Gpu,
+        () => Unknown,
+    })
 }
 
 /// A user's description: Windows' paging file is too small.

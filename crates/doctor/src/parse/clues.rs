@@ -145,7 +145,9 @@ clues! {
     /// An assertion in a kernel failed.
     DeviceAssert: ["device-sideassert", "index>=-sizes[i]", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
     /// An illegal memory access.
-    IllegalAccess: ["illegalmemoryaccess", "misalignedaddress"],
+    IllegalAccess: ["illegalmemoryaccess", "misalignedaddress", "cuda_error_illegal_address"],
+    /// A library was called with shapes or values that do not fit.
+    InvalidValue: ["cublas_status_invalid_value", "cublas_status_execution_failed", "cublas_status_internal_error", "mat1andmat2shapescannot"],
     /// Creating the state of a sharded optimizer.
     InitializesOptimizer: ["optimizerstateinitialization", "initializingoptimizerstate", "initializetheoptimizerstate", "initialize_optimizer_states"],
     /// Creating a CUDA context.

@@ -65,6 +65,9 @@ impl Frames {
                 None => {}
             }
         }
+        if line.starts_with("RuntimeError: ") && !is_about_memory(line) {
+            self.last_other = Some(line.chars().filter(|c| !c.is_control()).take(200).collect());
+        }
         if is_start(line) {
             self.starts.push_back((at, rank));
             if self.starts.len() > MOST {
@@ -157,11 +160,17 @@ fn is_start(line: &str) -> bool {
         || line.starts_with("Traceback (most")
 }
 
+fn is_about_memory(line: &str) -> bool {
+    let words =
+        ["memory", "Memory", "alloc", "ALLOC", "OOM", "CUDA", "NCCL", "HIP", "cuDNN", "RESOURCE"];
+    words.iter().any(|word| line.contains(word))
+}
+
 /// The last line of a traceback that is not about memory: `FileNotFoundError: …`.
 fn is_other_error(line: &str) -> bool {
     let Some((name, text)) = line.split_once(": ") else { return false };
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
-    let is_memory = ["memory", "Memory", "alloc", "OOM"].iter().any(|w| line.contains(w));
+    let is_memory = is_about_memory(line);
     is_name && name.ends_with("Error") && name != "RuntimeError" && !text.is_empty() && !is_memory
 }
 

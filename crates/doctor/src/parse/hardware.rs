@@ -11,6 +11,8 @@ pub(crate) struct CardNames {
     pub(crate) card: Option<&'static CardSpec>,
     /// How many of them, if the text says so.
     pub(crate) count: Option<u64>,
+    /// A size that the text calls a card's: `24G显存`, `a 40 GB GPU`.
+    pub(crate) said_gib: Option<u64>,
     is_mixed: bool,
 }
 
@@ -45,6 +47,7 @@ impl CardNames {
             return;
         }
         let words = words(lower);
+        self.said_gib = self.said_gib.or_else(|| said_size(&words));
         for (index, word) in words.iter().enumerate() {
             let Some(is_enough) = MODELS.get(*word) else { continue };
             let near = index.saturating_sub(2)..(index + 3).min(words.len());
@@ -65,6 +68,29 @@ impl CardNames {
             }
         }
     }
+}
+
+/// `24 GB GPU`, `24g显存`, `80g a800`: a size right before or after a word for a card.
+fn said_size(words: &[&str]) -> Option<u64> {
+    const CARDS: &[&str] = &[
+        "gpu", "gpus", "card", "vram", "显存", "显卡", "a800", "h800", "h20", "l20", "v100s",
+        "910b",
+    ];
+    words.iter().enumerate().find_map(|(at, word)| {
+        let number = word.trim_end_matches("gib").trim_end_matches("gb").trim_end_matches('g');
+        let (is_united, next) = if number.len() < word.len() {
+            (true, at + 1)
+        } else {
+            (words.get(at + 1).is_some_and(|w| ["g", "gb", "gib"].contains(w)), at + 2)
+        };
+        let is_card = |at: Option<usize>| {
+            at.and_then(|at| words.get(at))
+                .is_some_and(|w| CARDS.contains(w) || w.starts_with("显存"))
+        };
+        let near = is_card(Some(next)) || is_card(at.checked_sub(1));
+        let gib: u64 = number.parse().ok().filter(|_| is_united && near)?;
+        (2..=512).contains(&gib).then_some(gib)
+    })
 }
 
 /// Words and numbers; letters of other scripts and units are words of their own: `2张4090` is three.

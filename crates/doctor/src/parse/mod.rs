@@ -27,6 +27,7 @@ mod hardware;
 mod method;
 mod command;
 mod restated;
+mod claims;
 mod bare;
 mod numbered;
 mod setup;
@@ -48,9 +49,10 @@ pub use self::{
     snapshot::{Segment, SegmentPart, Snapshot, SnapshotError},
 };
 pub(crate) use self::{command::QuotedCommand, method::TrainedPart, situation::Topic};
-use crate::facts::MemoryKind;
+use crate::{claim::Claim, facts::MemoryKind};
 
 use self::{
+    claims::Advised,
     frames::Frames,
     gate::Gate,
     lines::{LineSplitter, plain},
@@ -79,6 +81,7 @@ struct LogBuilder {
     progress: NanoGptOutput,
     setup: Setup,
     restated: Restated,
+    advised: Advised,
     lines: u64,
     found: Matches,
     ranks: VecDeque<(Offset, Option<u32>)>, // offsets at which the writing rank changes
@@ -122,6 +125,8 @@ pub struct Log {
     pub setup: Setup,
     /// Whether some of the message's figures come from a user's words.
     pub(crate) is_restated: bool,
+    /// What the text recommends, if it is advice.
+    pub(crate) advised: Advised,
     /// The memory snapshot, if the input was one instead of a text.
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -137,6 +142,16 @@ impl Log {
         let text = |frame: &Frame| (frame.file.clone() + " " + &frame.squeezed()).to_lowercase();
         log.clues = Clues::of_squeezed(&log.frames.iter().map(text).collect::<String>());
         log
+    }
+
+    /// The claims of a text that is advice rather than a log: no program reports a failure in it.
+    pub(crate) fn advice(&self) -> &[Claim] {
+        const PROGRAM: u8 = 5;
+        let is_reported = self
+            .message
+            .as_ref()
+            .is_some_and(|m| m.weight() >= PROGRAM && m.requested.is_some() && m.total.is_some());
+        if is_reported || self.frames.len() >= 3 { &[] } else { self.advised.claims() }
     }
 
     /// Number of ranks, as far as the log shows.
@@ -206,6 +221,7 @@ impl LogBuilder {
             self.progress.push(text, at);
             let lower = text.to_lowercase();
             self.lines += 1;
+            self.advised.push(text, &lower);
             self.setup.push(text, &lower);
             if restated::may_concern(&lower) {
                 self.restated.push(&lower, self.lines);
@@ -233,6 +249,7 @@ impl LogBuilder {
             progress,
             setup,
             restated,
+            advised,
             mut found,
             ranks,
             above,
@@ -289,6 +306,7 @@ impl LogBuilder {
             clues,
             setup,
             is_restated,
+            advised,
             snapshot: None,
         }
     }

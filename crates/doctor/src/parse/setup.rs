@@ -42,6 +42,10 @@ pub struct Setup {
     pub(crate) command: QuotedCommand,
     /// Rows of the embedding, if the log prints it.
     pub(crate) vocab: Option<u64>,
+    /// Width of the residual stream, if the log prints it.
+    pub(crate) width: Option<u64>,
+    /// Whether checkpoint shards are still being loaded.
+    pub(crate) is_loading_shards: bool,
     /// Layers, if the log prints them.
     pub(crate) layers: Option<u64>,
     /// How many steps or epochs ran before the failure, if the user says so.
@@ -145,7 +149,12 @@ const FAMILIES: [&str; 18] = [
 type Field = fn(&mut Setup) -> &mut Option<u64>;
 
 /// Keys of all stacks, in lower case.
-const KEYS: [(&str, Field); 38] = [
+const KEYS: [(&str, Field); 43] = [
+    ("hidden_size", |s| &mut s.width),
+    ("n_embd", |s| &mut s.width),
+    ("dim", |s| &mut s.width),
+    ("n_layers", |s| &mut s.layers),
+    ("num_hidden_layers", |s| &mut s.layers),
     ("vocab_size", |s| &mut s.vocab),
     ("vocab size", |s| &mut s.vocab),
     ("padded vocab size", |s| &mut s.vocab),
@@ -215,6 +224,9 @@ impl Setup {
                     *place(self) = Some(value);
                 }
             }
+        }
+        if let Some((_, rest)) = lower.split_once("loading checkpoint shards:") {
+            self.is_loading_shards = !rest.trim_start().starts_with("100%");
         }
         self.fails_after = fails_after(lower).or(self.fails_after);
         self.parameters_of(lower);

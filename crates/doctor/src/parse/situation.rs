@@ -287,7 +287,10 @@ fn activity(sentence: &str, trouble: usize) -> Option<PhaseName> {
         None => (trouble - start) * 3 / 2,
     };
     let nearest = whole.map(|(start, _, phase)| (distance(*start), *phase));
-    nearest.filter(|(far, _)| *far <= FAR).min_by_key(|(far, _)| *far).map(|(_, phase)| phase)
+    let best = nearest.filter(|(far, _)| *far <= FAR).min_by_key(|(far, _)| *far)?;
+    // The model of a resumed run is loaded, too.
+    let resumes = best.1 == PhaseName::Load && sentence.contains("resum");
+    Some(if resumes { PhaseName::Resume } else { best.1 })
 }
 
 #[cfg(test)]

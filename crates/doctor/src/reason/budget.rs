@@ -19,7 +19,8 @@ pub(super) fn budget(
     decoder: Option<&Decoder>,
 ) -> Option<Budget> {
     let (decoder, total) = (decoder?, facts.total?);
-    let is_training = matches!(domain, Domain::DecoderTraining | Domain::OtherTraining);
+    let is_training =
+        matches!(domain, Domain::DecoderTraining | Domain::OtherTraining | Domain::NanoGpt);
     let runs = matches!(domain, Domain::Inference | Domain::Serving);
     if !is_training && !runs {
         return None;

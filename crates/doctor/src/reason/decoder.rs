@@ -50,7 +50,9 @@ impl Decoder {
     pub(crate) fn find(log: &Log) -> Option<Self> {
         let named = log.setup.model().map(Self::from);
         let Some(parameters) = log.setup.parameters else {
-            return named.or_else(|| log.setup.method.size().map(Self::of_millions));
+            return named
+                .or_else(|| log.setup.method.size().map(Self::of_millions))
+                .or_else(|| Self::of_sizes(log));
         };
         match named {
             Some(model)
@@ -71,6 +73,18 @@ impl Decoder {
                 keys: 0,
             }),
         }
+    }
+
+    /// A decoder of which the log prints width and layers.
+    fn of_sizes(log: &Log) -> Option<Self> {
+        let width = log.setup.width.filter(|width| *width >= 256 && width.is_multiple_of(64))?;
+        let layers = log.setup.layers.filter(|layers| (2..=512).contains(layers))?;
+        let block = width.saturating_mul(width).saturating_mul(12);
+        let millions = block.saturating_mul(layers) / 1_000_000;
+        Some(Self {
+            name: format!("a model of {layers} layers of {width}"),
+            ..Self::of_millions(millions)
+        })
     }
 
     /// A model of which only the size is known: "a 7B model".

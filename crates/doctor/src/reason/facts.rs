@@ -31,7 +31,11 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
 /// The memory of the card that the text names. It is not exact: cards of one name differ, and part
 /// of the memory may be reserved.
 fn named_card(log: &Log) -> Option<PrintedSize> {
-    let total = log.setup.cards.only()?.total_bytes().get();
+    let cards = &log.setup.cards;
+    let total = match (cards.only(), cards.said_gib) {
+        (Some(card), _) => card.total_bytes().get(),
+        (None, gib) => gib? << 30,
+    };
     Some(PrintedSize { bytes: total, low: total - total / 50, high: total + total / 50 })
 }
 

@@ -12,6 +12,7 @@ mod infer;
 mod run;
 mod candidates;
 mod next;
+pub(crate) mod claims;
 mod budget;
 mod phase;
 mod state;

@@ -327,6 +327,9 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     if clues.has(Clue::Saving) {
         return likely(PhaseName::Save);
     }
+    if log.setup.is_loading_shards && message.memory != MemoryKind::HostMemory {
+        return likely(PhaseName::Load);
+    }
     let is_training = |name: PhaseName| {
         matches!(
             name,

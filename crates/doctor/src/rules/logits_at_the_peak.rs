@@ -18,11 +18,14 @@ use crate::{
     cause::{Cause, RequestedTensor},
     facts::{Certainty, Domain, Role},
     parse::Clue,
-    reason::Analysis,
+    reason::{Analysis, trace},
 };
 
 /// Code that allocates or copies logits, without white space.
-const LINES: [&str; 19] = [
+const LINES: [&str; 22] = [
+    "loss_function(logits",
+    "fixed_cross_entropy(",
+    "cross_entropy_loss(",
     "lm_head(",
     "lm_logits",
     "shift_logits",
@@ -43,6 +46,11 @@ const LINES: [&str; 19] = [
     "logits[",
     "vocab_parallel_logits",
 ];
+
+/// Whether the failing line of code names logits of a decoder.
+pub(super) fn is_named(analysis: &Analysis<'_>) -> bool {
+    trace::line_with(analysis.log, &LINES).is_some()
+}
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let of = |asked| Cause::LogitsAtThePeak { asked };

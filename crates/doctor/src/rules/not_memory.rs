@@ -29,7 +29,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         let cause = Cause::NotMemory { failure, line };
         Some(RuleMatch { certainty, is_cause: true, cause })
     };
-    let failure = if clues.has(Clue::DeviceAssert) {
+    let failure = if clues.any(&[Clue::DeviceAssert, Clue::InvalidValue]) {
         OtherFailure::DeviceAssert
     } else if clues.has(Clue::IllegalAccess) {
         OtherFailure::IllegalAccess

@@ -17,13 +17,15 @@ use fitgpt_fit::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 use super::RuleMatch;
 use crate::{
     cause::Cause,
-    facts::{Certainty, PhaseName},
+    facts::{Certainty, MemoryKind, PhaseName},
     parse::{Clue, TrainedPart},
     reason::{Analysis, ConfigOrigin},
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
-    if !analysis.is_gpu() {
+    // A user who says "out of memory" means the card, if its state alone exceeds it.
+    let is_said = analysis.log.message.as_ref().is_some_and(|m| m.memory == MemoryKind::Unknown);
+    if !analysis.is_gpu() && !is_said {
         return None;
     }
     let Some(run) = &analysis.run else { return of_decoder(analysis) };
@@ -50,7 +52,10 @@ fn of_decoder(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     // Sharding over an unknown number of cards, and engines that move state away.
     let is_open = clues.any(&[Clue::Fsdp, Clue::DeepSpeed, Clue::ZeroThree, Clue::Megatron])
         && budget.ranks == 1
-        || clues.has(Clue::Offloads);
+        || clues.has(Clue::Offloads)
+        || analysis.log.world() > 1 && budget.ranks == 1 && !clues.has(Clue::Ddp);
+    // A line of code that allocates logits says more than the usual state.
+    let is_named = super::logits_at_the_peak::is_named(analysis);
     let is_step = matches!(
         analysis.phase.name,
         PhaseName::TrainForward
@@ -69,7 +74,7 @@ fn of_decoder(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let is_update = analysis.phase.name == PhaseName::Update;
     let is_exact = analysis.log.message.as_ref().is_some_and(|message| message.total.is_some());
     let certainty = match () {
-        () if !is_shown => return None,
+        () if !is_shown || is_named && !budget.never_fits() => return None,
         () if budget.never_fits() && budget.is_stated && is_exact => Certainty::Certain,
         () if budget.never_fits() => Certainty::Likely,
         () if budget.usually_fails()

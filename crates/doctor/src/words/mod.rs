@@ -2,6 +2,7 @@
 //! recommendations, next command.
 
 mod advice;
+mod claims;
 mod notes;
 mod open;
 mod findings;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use fitgpt_say::{Lang, Say as _};
 
 use super::{
-    before_a_run, config_helps, findings::finding, harmless, in_one_unit, mark, more, more_on, now,
-    open, ties, what_to_do, would_help,
+    before_a_run, claims, config_helps, findings::finding, harmless, in_one_unit, mark, more,
+    more_on, now, open, ties, what_to_do, would_help,
 };
 use crate::{
     cause::Cause,
@@ -25,6 +25,9 @@ pub fn text(lang: Lang, diagnosis: &Diagnosis, context: &Context) -> String {
 }
 
 fn whole(lang: Lang, diagnosis: &Diagnosis, context: &Context) -> String {
+    if diagnosis.kind == MemoryKind::None && !diagnosis.claims.is_empty() {
+        return claims::list(lang, &diagnosis.claims);
+    }
     let mut text = format!("{}\n", diagnosis.kind.say(lang));
     if diagnosis.kind == MemoryKind::GpuMemory {
         let _ = writeln!(text, "{}", diagnosis.phase.say(lang));
@@ -44,6 +47,7 @@ fn whole(lang: Lang, diagnosis: &Diagnosis, context: &Context) -> String {
     for line in &diagnosis.notes {
         let _ = writeln!(text, "{}  {}", harmless(lang), line.say(lang));
     }
+    text += &claims::list(lang, &diagnosis.claims);
     if let Some(budget) = diagnosis.budget.as_ref().filter(|_| decides(diagnosis)) {
         let _ = writeln!(text, "{}", open::budget(lang, budget));
     }
