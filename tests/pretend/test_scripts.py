@@ -133,6 +133,16 @@ class Command(Folder):
         self.assertIn("FileNotFoundError", done.stderr)
         self.assertIn("hint: the script reads this file itself", done.stderr)
         self.assertNotIn("runpy", done.stderr)
+        self.assertNotIn("nowhere.py", done.stderr)
+
+    def test_a_model_that_cannot_be_downloaded_fails_with_a_hint(self):
+        script = self.folder / "download.py"
+        script.write_text(
+            "from transformers import AutoConfig\nAutoConfig.from_pretrained('no-such-organization/no-such-model')\n"
+        )
+        done = self.run_command(script, LC_ALL="de_DE.UTF-8")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("Tipp: Gewichte und Daten lädt das Skript selbst", done.stderr)
 
     def test_a_run_that_does_not_fit_is_advised_to_a_command_that_does(self):
         script = SCRIPTS / "nanogpt_fork.py"

@@ -129,12 +129,12 @@ def _explain(counted):
     error = counted.error
     print(error.rstrip(), file=sys.stderr)
     print(say("script-failed" if counted.has_trained else "script-failed-early"), file=sys.stderr)
-    last = error.rstrip().rpartition("\n")[2]
+    last = "\n".join(error.rstrip().splitlines()[-3:])
     for words, hint in (
-        (("FileNotFoundError",), "hint-data"),
-        (("ModuleNotFoundError", "ImportError"), "hint-module"),
         (("ConnectionError", "ConnectError", "OfflineModeIsEnabled", "LocalEntryNotFoundError", "URLError", "MaxRetryError",
           "couldn't connect", "Can't load"), "hint-network"),
+        (("FileNotFoundError",), "hint-data"),
+        (("ModuleNotFoundError", "ImportError"), "hint-module"),
         (("AssertionError", "ValueError", "ZeroDivisionError", "IndexError", "KeyError"), "hint-value"),
     ):  # fmt: skip
         if any(word in last for word in words):

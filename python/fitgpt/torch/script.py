@@ -178,16 +178,16 @@ def _names_at(trace, path):
 
 
 def _traceback():
-    """The traceback of the error that is handled, without our frames before the script's."""
-    kind, error, trace = sys.exc_info()
-    frames = trace
-    while frames is not None and _is_ours(frames.tb_frame):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(kind, error, frames or trace))
+    """The traceback of the error that is handled, without our frames."""
+    found = traceback.TracebackException(*sys.exc_info())
+    part = found
+    while part is not None:
+        part.stack[:] = [frame for frame in part.stack if not _is_ours(frame.filename)] or part.stack
+        part = part.__cause__ or part.__context__
+    return "".join(found.format())
 
 
-def _is_ours(frame):
-    name = frame.f_code.co_filename
+def _is_ours(name):
     return name.startswith((_HERE, "<frozen")) or name.endswith("runpy.py")
 
 
