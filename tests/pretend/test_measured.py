@@ -15,6 +15,7 @@ from torch.cuda import _memory_viz
 from torch.nn import functional as F
 
 import fitgpt.torch as ft
+from fitgpt.torch import words
 
 
 class Block(nn.Module):
@@ -207,6 +208,9 @@ class Reports(unittest.TestCase):
                 report = m.report("RTX 4070")
                 self.assertTrue(report.splitlines()[-1].startswith(verdict), report)
                 self.assertIn(f"  {phase}", report)
+                phases = [line for line in report.splitlines() if line.endswith(("B", "時点")) or "  " in line[2:]]
+                starts = {words.columns(line[: line.index(" MiB")]) for line in phases[:2]}
+                self.assertEqual(len(starts), 1, report)
                 self.assertIn(note, report)
                 self.assertEqual("," in report.splitlines()[0], locale.startswith("de"))
                 with tempfile.TemporaryDirectory() as folder:

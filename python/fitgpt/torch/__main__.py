@@ -29,16 +29,17 @@ def main(arguments=None):
     if not run.is_module and not os.path.isfile(run.name):
         return _fail(say("no-script", script=run.name))
     # The report alone goes to stdout; what the script prints goes to stderr.
-    out, sys.stdout = sys.stdout, sys.stderr
+    out, errors = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr
     if options.quiet:
-        sys.stdout = open(os.devnull, "w")
-    progress = Progress(None if options.quiet else sys.stderr)
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+    progress = Progress(None if options.quiet else errors)
     try:
         if options.advise:
             return advise(run, progress, out, options.json)
         counted = count(run, progress)
     finally:
-        sys.stdout = out
+        sys.stdout, sys.stderr = out, errors
     if counted.error is not None:
         _explain(counted)
     if options.html and counted.measured.phases:

@@ -1,7 +1,7 @@
 """The report as text: phases, peaks, what is alive at the highest one, and the verdict."""
 
 from . import cards
-from .words import decimal, named, say
+from .words import columns, decimal, named, say
 
 
 def size(count):
@@ -47,9 +47,11 @@ def what_is_alive(measured, groups=12):
     phases = list(measured.phases.values())
     highest = highest_phase(measured)
     names = {p.name: named("phase", p.name) for p in phases}
-    width = max(map(len, names.values()), default=0)
+    width = max(map(columns, names.values()), default=0)
     at = lambda p: say("at-op", op=p.peak_op) if p.peak_op else say("at-its-start")  # noqa: E731
-    yield from (f"  {names[p.name]:<{width}}  {size(p.peak_bytes):>11}  {at(p)}" for p in phases)
+    for p in phases:
+        name = names[p.name] + " " * (width - columns(names[p.name]))
+        yield f"  {name}  {size(p.peak_bytes):>11}  {at(p)}"
     if highest is measured.peak:
         yield "  " + say("outside-phases", size=size(highest.peak_bytes), op=highest.peak_op)
     yield from ("", say("alive-at-peak", size=size(highest.peak_bytes)))

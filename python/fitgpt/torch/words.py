@@ -6,6 +6,7 @@ used if its language is not supported. `use` sets another language. The texts ar
 
 import os
 import re
+import unicodedata
 
 from .messages import MESSAGES
 
@@ -40,6 +41,11 @@ def named(prefix, word):
     """A kind or a phase in the reader's language; a word that is not ours stays as it is."""
     key = f"{prefix} {word}"
     return say(key) if key in MESSAGES else word
+
+
+def columns(text):
+    """The width of `text` in a terminal, where Chinese and Japanese characters take two columns."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def decimal(text):
