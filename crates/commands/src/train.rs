@@ -147,8 +147,9 @@ impl PlannedRun {
         let data = Dataset::open(beginning.config.dataset(), Path::new("."));
         let data = together(ranks, data.map_err(Failure::from))?;
         together(ranks, check_same_data(ranks, &data))?;
-        let vocab = together(ranks, vocab(&beginning.config, &data))?;
-        together(ranks, beginning.check_shape(vocab))?;
+        let vocab = vocab(&beginning.config, &data)
+            .and_then(|vocab| beginning.check_shape(vocab).map(|()| vocab));
+        let vocab = together(ranks, vocab)?;
 
         let (here, least) = LocalPlanner::of_ranks(ranks, &beginning.config, vocab)?;
         let mut planned = together(ranks, here.plan(&beginning.config))?;
