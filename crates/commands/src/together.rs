@@ -105,7 +105,7 @@ pub fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
 }
 
 /// The device of this rank: its share of the machine's cores, with the best instruction set that
-/// all ranks have, or a GPU.
+/// all ranks have, or a GPU. If one of them has none, all return an error.
 pub fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
     if ranks.count() == 1 {
         return Ok(Runner::of(config)?);
@@ -116,8 +116,9 @@ pub fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
     };
     let device = device_in_turn(config.device(), ranks.index_on_host());
     let changes = [("threads", threads.into()), ("device", device.to_string().into())];
-    let found = Runner::of(&config.with("ranks", changes)?);
-    let found = together(ranks, found.map_err(Failure::from))?;
+    let config = config.with("ranks", changes).map_err(Failure::from);
+    let found = config.and_then(|config| Ok(Runner::of(&config)?));
+    let found = together(ranks, found)?;
     let names: Vec<_> = Isa::all().map(Isa::name).collect();
     let all = ranks.gather_texts(&names.join(" "));
     let has = |list: &String, name: &str| list.split(' ').any(|has| has == name);
