@@ -105,10 +105,14 @@ pub fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
 }
 
 /// The device of this rank: its share of the machine's cores, with the best instruction set that
-/// all ranks have, or a GPU. If one of them has none, all return an error.
-pub fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
+/// all ranks have, or a GPU; and its memory. If one of them has none, all return an error.
+pub fn runner(ranks: &Ranks, config: &Config) -> Result<(Runner, DeviceMemory), Failure> {
+    let with_memory = |runner: Runner| {
+        let memory = runner.device(config)?;
+        Ok((runner, memory))
+    };
     if ranks.count() == 1 {
-        return Ok(Runner::of(config)?);
+        return Runner::of(config).map_err(Failure::from).and_then(with_memory);
     }
     let threads = match config.threads() {
         0 => (device::threads(config) / sharers_of_cores(ranks)).max(1) as u32,
@@ -116,20 +120,21 @@ pub fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
     };
     let device = device_in_turn(config.device(), ranks.index_on_host());
     let changes = [("threads", threads.into()), ("device", device.to_string().into())];
-    let config = config.with("ranks", changes).map_err(Failure::from);
-    let found = config.and_then(|config| Ok(Runner::of(&config)?));
-    let found = together(ranks, found)?;
+    let own = config.with("ranks", changes).map_err(Failure::from);
+    let found = own.and_then(|own| with_memory(Runner::of(&own)?));
+    let (found, memory) = together(ranks, found)?;
     let names: Vec<_> = Isa::all().map(Isa::name).collect();
     let all = ranks.gather_texts(&names.join(" "));
     let has = |list: &String, name: &str| list.split(' ').any(|has| has == name);
     let common = names.into_iter().find(|name| all.iter().all(|list| has(list, name)));
-    Ok(match (found, common.and_then(Isa::named)) {
+    let runner = match (found, common.and_then(Isa::named)) {
         (Runner::Cpu(mut target), Some(isa)) => {
             target.isa = isa;
             Runner::Cpu(target)
         }
         (other, _) => other,
-    })
+    };
+    Ok((runner, memory))
 }
 
 /// How many ranks, including this one, may run on this rank's cores. Launchers either give each
@@ -141,16 +146,16 @@ fn sharers_of_cores(ranks: &Ranks) -> usize {
     all.into_iter().enumerate().filter(is_sharer).count()
 }
 
-/// The memory that every rank may use: the least share that any rank has of its machine. Also
-/// returns which rank has the least.
+/// The memory that every rank may use: the least share that any rank has of its machine, which has
+/// `device`. Also returns which rank has the least.
 pub fn memory(
     ranks: &Ranks,
     runner: &Runner,
     config: &Config,
-) -> Result<(DeviceMemory, usize), Failure> {
-    let mut device = runner.device(config)?;
+    mut device: DeviceMemory,
+) -> (DeviceMemory, usize) {
     if ranks.count() == 1 {
-        return Ok((device, ROOT));
+        return (device, ROOT);
     }
     if runner.is_host() {
         let shared = host::memory().usable().get() / ranks.count_on_host() as u64;
@@ -167,5 +172,5 @@ pub fn memory(
     let all = ranks.gather_numbers(device.usable_bytes.get());
     let least = (0..all.len()).min_by_key(|rank| all[*rank]).expect("there is at least one rank");
     device.usable_bytes = Bytes::new(all[least]);
-    Ok((device, least))
+    (device, least)
 }

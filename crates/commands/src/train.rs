@@ -465,9 +465,8 @@ struct LocalPlanner {
 impl LocalPlanner {
     /// The same on all ranks but for the device; also returns which rank has the least memory.
     fn of_ranks(ranks: &Ranks, config: &Config, vocab: u32) -> Result<(Self, usize), Failure> {
-        let runner = together::runner(ranks, config)?;
-        let memory = together::memory(ranks, &runner, config);
-        let (memory, least) = together(ranks, memory)?;
+        let (runner, memory) = together::runner(ranks, config)?;
+        let (memory, least) = together::memory(ranks, &runner, config, memory);
         Ok((Self { vocab, runner, memory, share: ranks.share() }, least))
     }
 

@@ -127,7 +127,7 @@ fn all_ranks_end_together_wherever_one_fails() {
         let folder = new_folder();
         let whole = train_with(count, folder.path(), &[], None);
         let agreements = whole[0].agreements();
-        assert!(agreements > 15, "{agreements}");
+        assert!(agreements > 12, "{agreements}");
         let failing: BTreeSet<_> = [0, count - 1].into();
         for (rank, after) in failing.iter().flat_map(|rank| (0..agreements).map(|n| (*rank, n))) {
             let folder = new_folder();
@@ -138,9 +138,7 @@ fn all_ranks_end_together_wherever_one_fails() {
             let ends: BTreeSet<_> = records.iter().map(|record| record.end.as_str()).collect();
             assert!(ends == ["No"].into() || ends == ["failed"].into(), "{place}");
             let agreements: BTreeSet<_> = records.iter().map(RankRecord::agreements).collect();
-            // One agreement is inside of another, which then fails too.
-            let is_last = agreements == [after + 1].into() || agreements == [after + 2].into();
-            assert!(is_last, "{place}");
+            assert!(agreements == [after + 1].into(), "{place}");
         }
     }
 }
