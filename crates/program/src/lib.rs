@@ -9,6 +9,7 @@ pub mod hash;
 pub mod units;
 mod rope;
 mod element_rule;
+mod products;
 mod op;
 mod program;
 mod cost;
@@ -21,5 +22,6 @@ pub use self::{
         Qkv, SHARD_BLOCK, Turn, reads, updates, writes,
     },
     program::{Constant, Life, Names, Program, ProgramKind, Tensor, TensorClass, TensorRole},
+    products::Products,
     rope::{Rope, RopeScaling},
 };

@@ -34,11 +34,11 @@ impl Cpu {
         watch: Watch,
         before: &mut BeforeTouch<'_>,
     ) -> Result<Self, BackendError> {
-        let CpuTarget { threads, isa, limits } = target;
+        let CpuTarget { threads, isa, products, limits } = target;
         let pool = Pool::new(threads)
             .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
         let host = WatchedArena::new(plan, limits, watch, before)?;
-        Ok(Self { host, machine: Machine { pool, isa } })
+        Ok(Self { host, machine: Machine { pool, isa, products } })
     }
 
     fn run_ops(

@@ -9,6 +9,8 @@
 //! The gradient of a chunk's logits replaces them in place, row by row while a row is in cache.
 //! The losses of rows are summed in order, in f64.
 
+use fitgpt_program::Products;
+
 use crate::{
     arena::Stored,
     cpu::{
@@ -44,24 +46,24 @@ impl LossShape {
     }
 
     /// Floats that the first `n` products need for a whole chunk and for the last, shorter one.
-    fn product_floats(self, n: usize, threads: usize) -> usize {
+    fn product_floats(self, n: usize, products: Products, threads: usize) -> usize {
         let left = self.rows % self.chunk;
         let sizes = [self.chunk.min(self.rows), left].map(|rows| {
-            let products = self.products(rows).into_iter().take(n);
-            products.map(|shape| shape.scratch_bytes(threads)).max().unwrap_or(0)
+            let shapes = self.products(rows).into_iter().take(n);
+            shapes.map(|shape| shape.in_slots(products).scratch_bytes(threads)).max().unwrap_or(0)
         });
         sizes[0].max(sizes[1]).div_ceil(size_of::<f32>() as u64) as usize
     }
 }
 
 /// Floats of scratch of [`forward`]: the losses of all rows, then the product's scratch.
-pub(super) fn forward_scratch(shape: LossShape, threads: usize) -> usize {
-    shape.rows + shape.product_floats(1, threads)
+pub(super) fn forward_scratch(shape: LossShape, products: Products, threads: usize) -> usize {
+    shape.rows + shape.product_floats(1, products, threads)
 }
 
 /// Floats of scratch of [`backward`]: the losses of a chunk, then the products' scratch.
-pub(super) fn backward_scratch(shape: LossShape, threads: usize) -> usize {
-    shape.chunk + shape.product_floats(3, threads)
+pub(super) fn backward_scratch(shape: LossShape, products: Products, threads: usize) -> usize {
+    shape.chunk + shape.product_floats(3, products, threads)
 }
 
 /// Operands of [`forward`].
@@ -147,6 +149,7 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: LossBac
             b: View::new(weight, vocab, channels),
             out: Grid::new(&mut d_x[numbers], channels),
             epilogue: matmul::Store::default(),
+            products: machine.products::<E>(),
             scratch,
         }
         .run(machine.isa, &mut machine.pool);
@@ -155,6 +158,7 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: LossBac
             b: View::new(x, count, channels),
             out: Grid::new(d_weight, channels),
             epilogue: AddInto::default(),
+            products: machine.products::<E>(),
             scratch,
         }
         .run(machine.isa, &mut machine.pool);
@@ -176,6 +180,7 @@ fn score<E: Element>(
         b: View::new(weight, shape.vocab, shape.channels).transposed(),
         out: Grid::new(logits, shape.vocab),
         epilogue: matmul::Store::default(),
+        products: machine.products::<E>(),
         scratch,
     }
     .run(machine.isa, &mut machine.pool);

@@ -5,10 +5,16 @@
 
 use half::{bf16, f16};
 
-use crate::cpu::isa::{Isa, Kernel, Simd};
+use crate::{
+    cpu::isa::{Isa, Kernel, Simd, slot},
+    reference::bfloat16::factor,
+};
 
 /// A type that activations may be stored in.
 pub trait Element: Copy + Send + Sync + Default + 'static {
+    /// Whether products over activations of this type may be of bfloat16 pairs.
+    const HAS_PAIRS: bool;
+
     /// The stored value, exactly.
     fn widen(self) -> f32;
     /// The nearest value that can be stored.
@@ -23,6 +29,15 @@ pub trait Element: Copy + Send + Sync + Default + 'static {
     fn as_f32(slice: &[Self]) -> Option<&[f32]>;
     /// The slice itself if it is f32.
     fn as_f32_mut(slice: &mut [Self]) -> Option<&mut [f32]>;
+
+    /// `low[i]` and `high[i]` as the pair of bfloat16 factors `to[i]`; equal lengths.
+    fn pair_with<S: Simd>(simd: S, low: &[Self], high: &[Self], to: &mut [f32]);
+    /// `from[2 i]` and `from[2 i + 1]` as the pair `to[i]`. If `from` is one shorter, the last
+    /// factor is paired with zero.
+    fn pair_neighbours_with<S: Simd>(simd: S, from: &[Self], to: &mut [f32]);
+    /// The slice as pairs of neighbours if it is bfloat16, starts at a multiple of 32 bits and has
+    /// an even length.
+    fn as_pairs(slice: &[Self]) -> Option<&[f32]>;
 
     /// [`widen`](Self::widen) of a slice. The slices have equal lengths.
     fn widen_slice(from: &[Self], to: &mut [f32]) {
@@ -56,7 +71,19 @@ fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
     }
 }
 
+/// Pairs the last of an odd number of factors with zero.
+#[inline(always)]
+fn pair_last<E: Copy>(from: &[E], to: &mut [f32], factor: impl Fn(E) -> u16) {
+    match (from.as_chunks::<2>().1, to) {
+        ([], []) => {}
+        (&[last], [to]) => *to = slot(factor(last), 0),
+        _ => panic!("the pairs of {} factors have another number", from.len()),
+    }
+}
+
 impl Element for f32 {
+    const HAS_PAIRS: bool = false;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         self
@@ -81,9 +108,25 @@ impl Element for f32 {
     fn as_f32_mut(slice: &mut [Self]) -> Option<&mut [f32]> {
         Some(slice)
     }
+    #[inline(always)]
+    fn pair_with<S: Simd>(simd: S, low: &[Self], high: &[Self], to: &mut [f32]) {
+        simd.pair_factors(low, high, to);
+    }
+    #[inline(always)]
+    fn pair_neighbours_with<S: Simd>(simd: S, from: &[Self], to: &mut [f32]) {
+        let (pairs, last) = to.split_at_mut(from.len() / 2);
+        simd.neighbour_factors(&from[..2 * pairs.len()], pairs);
+        pair_last(from, last, factor);
+    }
+    #[inline(always)]
+    fn as_pairs(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
 }
 
 impl Element for bf16 {
+    const HAS_PAIRS: bool = true;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -120,9 +163,30 @@ impl Element for bf16 {
     fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
         None
     }
+    #[inline(always)]
+    fn pair_with<S: Simd>(_: S, low: &[Self], high: &[Self], to: &mut [f32]) {
+        assert!(low.len() == to.len() && high.len() == to.len());
+        for (to, (low, high)) in to.iter_mut().zip(low.iter().zip(high)) {
+            *to = slot(low.to_bits(), high.to_bits());
+        }
+    }
+    #[inline(always)]
+    fn pair_neighbours_with<S: Simd>(_: S, from: &[Self], to: &mut [f32]) {
+        let (pairs, last) = to.split_at_mut(from.len() / 2);
+        for (to, from) in pairs.iter_mut().zip(from.as_chunks::<2>().0) {
+            *to = slot(from[0].to_bits(), from[1].to_bits());
+        }
+        pair_last(from, last, Self::to_bits);
+    }
+    #[inline(always)]
+    fn as_pairs(slice: &[Self]) -> Option<&[f32]> {
+        bytemuck::try_cast_slice(slice).ok()
+    }
 }
 
 impl Element for f16 {
+    const HAS_PAIRS: bool = false;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         self.to_f32()
@@ -147,6 +211,25 @@ impl Element for f16 {
     }
     #[inline(always)]
     fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
+    #[inline(always)]
+    fn pair_with<S: Simd>(_: S, low: &[Self], high: &[Self], to: &mut [f32]) {
+        assert!(low.len() == to.len() && high.len() == to.len());
+        for (to, (low, high)) in to.iter_mut().zip(low.iter().zip(high)) {
+            *to = slot(factor(low.to_f32()), factor(high.to_f32()));
+        }
+    }
+    #[inline(always)]
+    fn pair_neighbours_with<S: Simd>(_: S, from: &[Self], to: &mut [f32]) {
+        let (pairs, last) = to.split_at_mut(from.len() / 2);
+        for (to, from) in pairs.iter_mut().zip(from.as_chunks::<2>().0) {
+            *to = slot(factor(from[0].to_f32()), factor(from[1].to_f32()));
+        }
+        pair_last(from, last, |x| factor(x.to_f32()));
+    }
+    #[inline(always)]
+    fn as_pairs(_: &[Self]) -> Option<&[f32]> {
         None
     }
 }

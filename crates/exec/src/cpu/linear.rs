@@ -6,7 +6,7 @@
 //!
 //! The products are in [`matmul`]. This file sets up their operands and dropout masks.
 
-use fitgpt_program::Gelu;
+use fitgpt_program::{Gelu, Products};
 
 use crate::cpu::{
     Machine,
@@ -36,14 +36,24 @@ pub(super) enum LinearProduct {
 }
 
 /// Floats of scratch.
-pub(super) fn scratch(shape: LinearShape, part: LinearProduct, threads: usize) -> usize {
-    floats(product(shape, part).scratch_bytes(threads))
+pub(super) fn scratch(
+    shape: LinearShape,
+    part: LinearProduct,
+    products: Products,
+    threads: usize,
+) -> usize {
+    floats(product(shape, part).in_slots(products).scratch_bytes(threads))
 }
 
 /// Floats of scratch that are enough for up to `shape.rows` rows: fewer rows may need more.
-pub(super) fn most_scratch(shape: LinearShape, part: LinearProduct, threads: usize) -> usize {
+pub(super) fn most_scratch(
+    shape: LinearShape,
+    part: LinearProduct,
+    products: Products,
+    threads: usize,
+) -> usize {
     assert!(part != LinearProduct::BackwardWeight, "its rows are a depth, and prompts have none");
-    floats(product(shape, part).most_scratch_bytes(threads))
+    floats(product(shape, part).in_slots(products).most_scratch_bytes(threads))
 }
 
 fn product(shape: LinearShape, part: LinearProduct) -> matmul::ProductShape {
@@ -90,7 +100,8 @@ pub(super) fn forward<E: Element, O: Element>(
     let LinearForward { shape, bias, scratch, .. } = layer;
     let out = Grid::new(out, shape.outputs);
     let epilogue = Store { bias, scale: 1.0 };
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// `pre = x · weightᵀ + bias`, `out = gelu(pre)`
@@ -105,7 +116,8 @@ pub(super) fn forward_gelu<E: Element>(
     let LinearForward { shape, bias, scratch, .. } = layer;
     let out = (pre.map(|pre| Grid::new(pre, shape.outputs)), Grid::new(out, shape.outputs));
     let epilogue = StoreGelu { bias, gelu };
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// `up = x · weightᵀ + bias`, `out = silu(gate) * up`
@@ -122,7 +134,8 @@ pub(super) fn forward_swiglu<E: Element>(
     let columns = shape.outputs;
     let out = (up.map(|up| Grid::new(up, columns)), Grid::new(out, columns));
     let epilogue = StoreSwiGlu { bias, gate, columns };
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// `out = residual + drop(x · weightᵀ + bias)`
@@ -139,7 +152,8 @@ pub(super) fn forward_residual<E: Element>(
     let columns = shape.outputs;
     let out = Grid::new(out, columns);
     let epilogue = AddResidual { bias, residual, columns, dropout };
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 impl ResultDropout for Masks<'_> {
@@ -174,7 +188,8 @@ pub(super) fn backward_input<E: Element>(
     let LinearInputGradient { shape, scratch, .. } = layer;
     let out = Grid::new(d_x, shape.inputs);
     let epilogue = Store::default();
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// `d_x += d_out · weight`
@@ -186,7 +201,8 @@ pub(super) fn backward_input_add<E: Element>(
     let (a, b) = layer.factors();
     let LinearInputGradient { shape, scratch, .. } = layer;
     let out = Grid::new(d_x, shape.inputs);
-    Product { a, b, out, epilogue: AddStored, scratch }.run(machine.isa, &mut machine.pool);
+    let (epilogue, products) = (AddStored, machine.products::<E>());
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// Computes `out = silu(gate) * up`, then overwrites `gate` and `up` with their gradients.
@@ -203,7 +219,8 @@ pub(super) fn backward_swiglu<E: Element>(
     let columns = shape.inputs;
     let out = (Grid::new(gate, columns), Grid::new(up, columns), Grid::new(out, columns));
     let epilogue = TimesSwiGluSlopes;
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// `d_pre = (d_out · weight) * gelu'(pre)`, `pre = gelu(pre)`
@@ -220,7 +237,8 @@ pub(super) fn backward_gelu<E: Element>(
     let columns = shape.inputs;
     let out = (Grid::new(pre, columns), Grid::new(d_pre, columns));
     let epilogue = TimesGeluSlope { gelu };
-    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    let products = machine.products::<E>();
+    Product { a, b, out, epilogue, products, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 /// Operands of [`backward_weight`].
@@ -245,6 +263,7 @@ pub(super) fn backward_weight<E: Element>(
         b: View::new(x, rows, inputs),
         out: Grid::new(d_weight, inputs),
         epilogue: AddInto::default(),
+        products: machine.products::<E>(),
         scratch,
     }
     .run(machine.isa, &mut machine.pool);

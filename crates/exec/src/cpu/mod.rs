@@ -37,11 +37,22 @@ mod update_8bit;
 mod dispatch;
 mod backend;
 
+use fitgpt_program::Products;
+
 pub use self::{backend::Cpu, target::CpuTarget, update::gradient_norm};
 
-/// The threads that kernels run on and the instruction set they use.
+/// The threads that kernels run on, and the instruction set and arithmetic that they use.
 #[derive(Debug)]
 struct Machine {
     pool: pool::Pool,
     isa: isa::Isa,
+    products: Products,
+}
+
+impl Machine {
+    /// How activations of type `E` are multiplied.
+    #[inline(always)]
+    fn products<E: element::Element>(&self) -> Products {
+        if E::HAS_PAIRS { self.products } else { Products::Float32 }
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::slice;
 
+pub(super) use crate::cpu::isa::SumStart;
 use crate::cpu::isa::{Kernel, Simd};
 
 /// `c[m][n] (+)= Σ a[m][k] b[k][n]`
@@ -30,15 +31,6 @@ pub(super) struct LeftFactor<'a> {
     pub(super) data: &'a [f32],
     pub(super) row: usize,
     pub(super) depth: usize,
-}
-
-/// The initial value of a sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SumStart {
-    /// Zero.
-    New,
-    /// The contents of `c`.
-    Continued,
 }
 
 impl Kernel for TileProduct<'_> {

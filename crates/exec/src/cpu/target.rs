@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use fitgpt_program::{
-    Op, Program, ProgramKind,
+    Op, Products, Program, ProgramKind,
     memory::{Limits, Target},
     units::{Bytes, DType, TensorId},
 };
@@ -17,14 +17,23 @@ pub struct CpuTarget {
     pub threads: usize,
     /// Which instructions they use.
     pub isa: Isa,
+    /// How bfloat16 activations are multiplied.
+    pub products: Products,
     /// Alignment, and guards for tests.
     pub limits: Limits,
 }
 
 impl CpuTarget {
-    /// A target for runs, with a host's limits.
+    /// A target for runs, with a host's limits, that multiplies factors as they are stored.
     pub fn new(threads: usize, isa: Isa) -> Self {
-        Self { threads: threads.max(1), isa, limits: Limits::HOST }
+        let products = Products::default();
+        Self { threads: threads.max(1), isa, products, limits: Limits::HOST }
+    }
+
+    /// The same target with another arithmetic of products.
+    #[must_use]
+    pub fn with_products(self, products: Products) -> Self {
+        Self { products, ..self }
     }
 }
 
@@ -34,7 +43,7 @@ impl Target for CpuTarget {
     }
 
     fn scratch(&self, program: &Program, op: &Op) -> Bytes {
-        let floats = Scratch { program, threads: self.threads }.floats(op);
+        let floats = Scratch { program, threads: self.threads, products: self.products }.floats(op);
         Bytes::of(floats as u64, DType::F32).expect("scratch is smaller than the op's tensors")
     }
 }
@@ -52,9 +61,9 @@ fn linear_scratch(key: ScratchKey) -> usize {
             cache.clear();
         }
         *cache.entry(key).or_insert_with(|| {
-            let ScratchKey { shape, product, threads, is_prompt } = key;
+            let ScratchKey { shape, product, products, threads, is_prompt } = key;
             let scratch = if is_prompt { linear::most_scratch } else { linear::scratch };
-            scratch(shape, product, threads)
+            scratch(shape, product, products, threads)
         })
     })
 }
@@ -64,6 +73,7 @@ fn linear_scratch(key: ScratchKey) -> usize {
 struct ScratchKey {
     shape: linear::LinearShape,
     product: linear::LinearProduct,
+    products: Products,
     threads: usize,
     is_prompt: bool,
 }
@@ -74,6 +84,7 @@ const MOST_CACHED: usize = 1 << 12;
 struct Scratch<'a> {
     program: &'a Program,
     threads: usize,
+    products: Products,
 }
 
 impl Scratch<'_> {
@@ -119,10 +130,12 @@ impl Scratch<'_> {
                 attention::cached_scratch(capacity, heads.channels as usize, threads)
             }
             Op::CrossEntropy { x, weight, logits, .. } => {
-                cross_entropy::forward_scratch(self.loss(x, weight, logits), threads)
+                let shape = self.loss(x, weight, logits);
+                cross_entropy::forward_scratch(shape, self.products(self.dtype(x)), threads)
             }
             Op::CrossEntropyBackward { x, weight, logits, .. } => {
-                cross_entropy::backward_scratch(self.loss(x, weight, logits), threads)
+                let shape = self.loss(x, weight, logits);
+                cross_entropy::backward_scratch(shape, self.products(self.dtype(x)), threads)
             }
             Op::GradientNorm { ref gradients, .. } => {
                 let blocks = |id: &TensorId| update::norm_blocks(self.count(*id));
@@ -130,7 +143,8 @@ impl Scratch<'_> {
             }
             Op::Muon { parameter, ref muon, .. } => {
                 let (out, inputs) = (self.rows(parameter), self.columns(parameter));
-                muon::scratch(muon::MatrixShape { out, inputs }, muon.dtype, threads)
+                let products = self.products(muon.dtype);
+                muon::scratch(muon::MatrixShape { out, inputs }, muon.dtype, products, threads)
             }
             Op::Embed { .. }
             | Op::Dropout { .. }
@@ -148,7 +162,13 @@ impl Scratch<'_> {
         let (outputs, inputs) = (shape[0] as usize, shape[1] as usize);
         let shape = linear::LinearShape { rows: self.rows(x), inputs, outputs };
         let is_prompt = self.program.kind() == ProgramKind::Prefill;
-        linear_scratch(ScratchKey { shape, product, threads: self.threads, is_prompt })
+        let products = self.products(self.dtype(x));
+        linear_scratch(ScratchKey { shape, product, products, threads: self.threads, is_prompt })
+    }
+
+    /// How activations of this type are multiplied.
+    fn products(&self, activations: DType) -> Products {
+        if activations == DType::Bf16 { self.products } else { Products::Float32 }
     }
 
     fn loss(&self, x: TensorId, weight: TensorId, logits: TensorId) -> cross_entropy::LossShape {

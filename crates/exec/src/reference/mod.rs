@@ -10,6 +10,7 @@
 //! Promise: the gradients are correct. Test: finite differences in
 //! `crates/exec/src/reference/differences.rs`, PyTorch's in `tests/library/pytorch/steps.rs`.
 
+pub mod bfloat16;
 mod gelu;
 mod values;
 mod attention;

@@ -7,6 +7,7 @@
 //!
 //! [`Portable<16>`] tests the tile logic of sixteen lanes on any machine.
 
+mod pairs;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
@@ -15,6 +16,8 @@ mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub use self::neon::Neon;
+pub use self::pairs::{PairTile, SumStart};
+pub(super) use self::pairs::slot;
 pub use self::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use self::x86::{Avx2, Avx512};
@@ -97,6 +100,35 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Whether the machine itself multiplies pairs of bfloat16 factors; otherwise they are emulated.
+    #[inline(always)]
+    fn has_pairs(self) -> bool {
+        false
+    }
+
+    /// Adds the products of a tile of bfloat16 pairs, with the arithmetic of
+    /// [`reference::bfloat16`](crate::reference::bfloat16). `ROWS` by `VECTORS` sums; the rows of
+    /// `a` are `A_ROW` apart.
+    #[inline(always)]
+    fn pair_tile<const ROWS: usize, const VECTORS: usize, const A_ROW: usize>(
+        self,
+        tile: PairTile<'_>,
+    ) {
+        tile.emulate::<Self, ROWS, VECTORS, A_ROW>(self);
+    }
+
+    /// Rounds to bfloat16 factors: `low[i]` and `high[i]` become the pair `to[i]`.
+    #[inline(always)]
+    fn pair_factors(self, low: &[f32], high: &[f32], to: &mut [f32]) {
+        pairs::round_each(low, high, to);
+    }
+
+    /// Rounds to bfloat16 factors: `from[2 i]` and `from[2 i + 1]` become the pair `to[i]`.
+    #[inline(always)]
+    fn neighbour_factors(self, from: &[f32], to: &mut [f32]) {
+        pairs::round_neighbours(from, to);
+    }
+
     /// The sum of the lanes, in the fixed order of [`fold`](Self::fold).
     #[inline(always)]
     fn sum(self, x: Self::Lanes) -> f32 {
@@ -177,6 +209,33 @@ impl Isa {
     /// The instruction set with this [`name`](Self::name); `None` if the machine lacks it.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|isa| isa.name() == name)
+    }
+
+    /// Whether this machine multiplies pairs of bfloat16 factors with one instruction.
+    pub fn has_pairs(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(simd) => simd.has_pairs(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(simd) => simd.has_pairs(),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(simd) => simd.has_pairs(),
+            Self::Portable(simd) => simd.has_pairs(),
+        }
+    }
+
+    /// The same instruction set without instructions for bfloat16 pairs, which are emulated.
+    #[must_use]
+    pub fn without_pairs(self) -> Self {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(simd) => Self::Avx512(simd.without_bf16()),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => self,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => self,
+            Self::Portable(_) => self,
+        }
     }
 
     /// The name in lower case.

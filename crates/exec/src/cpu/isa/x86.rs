@@ -4,11 +4,17 @@ use std::arch::x86_64 as arch;
 
 use half::f16;
 
-use super::{Kernel, Simd, Strided, TransposeSize, one_instruction_each};
+use super::{
+    Kernel, PairTile, Simd, Strided, SumStart, TransposeSize, one_instruction_each, pairs,
+};
 
 /// Proof of AVX-512 (F, BW, DQ, VL) and of AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(Avx2);
+pub struct Avx512 {
+    avx2: Avx2,
+    /// Products of bfloat16 pairs: from Zen 4, Cooper Lake and Sapphire Rapids on.
+    bf16: Option<Avx512Bf16>,
+}
 
 impl Avx512 {
     /// The token, if this machine has the instructions.
@@ -17,7 +23,23 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
-        Avx2::detect().filter(|_| has).map(Self)
+        let avx2 = Avx2::detect().filter(|_| has)?;
+        Some(Self { avx2, bf16: Avx512Bf16::detect() })
+    }
+
+    /// The same instructions without those for bfloat16.
+    pub(super) fn without_bf16(self) -> Self {
+        Self { bf16: None, ..self }
+    }
+}
+
+/// Proof of AVX-512's BF16 next to the rest of [`Avx512`].
+#[derive(Clone, Copy, Debug)]
+struct Avx512Bf16(());
+
+impl Avx512Bf16 {
+    fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx512bf16").then_some(Self(()))
     }
 }
 
@@ -48,20 +70,167 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn widen_f16(self, from: &[f16], to: &mut [f32]) {
-        self.0.widen_f16(from, to);
+        self.avx2.widen_f16(from, to);
     }
     #[inline(always)]
     fn prefetch<T>(self, data: &[T], index: usize) {
-        self.0.prefetch(data, index);
+        self.avx2.prefetch(data, index);
     }
     #[inline(always)]
     fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
-        self.0.narrow_f16(from, to);
+        self.avx2.narrow_f16(from, to);
     }
     #[inline(always)]
     fn transpose(self, block: TransposeSize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        self.0.transpose(block, from, to);
+        self.avx2.transpose(block, from, to);
     }
+
+    #[inline(always)]
+    fn has_pairs(self) -> bool {
+        self.bf16.is_some()
+    }
+
+    #[inline(always)]
+    fn pair_tile<const ROWS: usize, const VECTORS: usize, const A_ROW: usize>(
+        self,
+        tile: PairTile<'_>,
+    ) {
+        if self.bf16.is_none() {
+            return tile.emulate::<Self, ROWS, VECTORS, A_ROW>(self);
+        }
+        tile.check(ROWS, VECTORS * Self::LANES, A_ROW);
+        // SAFETY: the token inside `bf16` proves the features; the check above states what is read
+        // and written.
+        unsafe { pair_tile::<ROWS, VECTORS, A_ROW>(tile) };
+    }
+
+    #[inline(always)]
+    fn pair_factors(self, low: &[f32], high: &[f32], to: &mut [f32]) {
+        if self.bf16.is_none() {
+            return pairs::round_each(low, high, to);
+        }
+        assert!(low.len() == to.len() && high.len() == to.len());
+        // SAFETY: the token inside `bf16` proves the features; the lengths are equal.
+        unsafe { pair_factors(low, high, to) };
+    }
+
+    #[inline(always)]
+    fn neighbour_factors(self, from: &[f32], to: &mut [f32]) {
+        if self.bf16.is_none() {
+            return pairs::round_neighbours(from, to);
+        }
+        assert_eq!(from.len(), 2 * to.len());
+        // SAFETY: the token inside `bf16` proves the features; `from` has two numbers for each pair.
+        unsafe { neighbour_factors(from, to) };
+    }
+}
+
+/// [`PairTile`] with the instruction for it. One function for each size, because callers are not
+/// compiled for the instruction; it costs them a call.
+///
+/// # Safety
+/// [`PairTile::check`] passed with these sizes.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[inline(never)]
+unsafe fn pair_tile<const ROWS: usize, const VECTORS: usize, const A_ROW: usize>(
+    tile: PairTile<'_>,
+) {
+    use arch::{
+        __m512bh, _mm512_add_ps, _mm512_castps_si512, _mm512_dpbf16_ps, _mm512_loadu_ps,
+        _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    };
+    // SAFETY: both are 64 bytes in which any bits are valid.
+    let pairs = |x| unsafe { std::mem::transmute::<_, __m512bh>(_mm512_castps_si512(x)) };
+    let PairTile { a, a_depth, b, b_stride, c, c_stride, depth, sum } = tile;
+    let (mut a, mut b) = (a.as_ptr(), b.as_ptr());
+    let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+    for _ in 0..depth {
+        // SAFETY: the caller's promise, for each step of depth. The pointers move past the end only
+        // after the last step.
+        let b_row: [__m512bh; VECTORS] =
+            std::array::from_fn(|v| pairs(unsafe { _mm512_loadu_ps(b.add(v * 16)) }));
+        for (row, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: as above.
+            let factor = pairs(_mm512_set1_ps(unsafe { *a.add(row * A_ROW) }));
+            for (sum, b) in sums.iter_mut().zip(b_row) {
+                *sum = _mm512_dpbf16_ps(*sum, factor, b);
+            }
+        }
+        (a, b) = (a.wrapping_add(a_depth), b.wrapping_add(b_stride));
+    }
+    for (row, sums) in sums.into_iter().enumerate() {
+        for (v, new) in sums.into_iter().enumerate() {
+            // SAFETY: the caller's promise, for each row.
+            unsafe {
+                let c = c.as_mut_ptr().add(row * c_stride + v * 16);
+                let all = match sum {
+                    SumStart::New => new,
+                    SumStart::Continued => _mm512_add_ps(_mm512_loadu_ps(c), new),
+                };
+                _mm512_storeu_ps(c, all);
+            }
+        }
+    }
+}
+
+/// [`Simd::pair_factors`] with the instruction that rounds.
+///
+/// # Safety
+/// The lengths are equal.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[inline(never)]
+unsafe fn pair_factors(low: &[f32], high: &[f32], to: &mut [f32]) {
+    for start in (0..to.len()).step_by(16) {
+        let mask = first_lanes(to.len() - start);
+        // SAFETY: the mask covers the numbers that are left.
+        unsafe {
+            let low = rounded(arch::_mm512_maskz_loadu_ps(mask, low.as_ptr().add(start)));
+            let high = rounded(arch::_mm512_maskz_loadu_ps(mask, high.as_ptr().add(start)));
+            let both = arch::_mm512_or_si512(low, arch::_mm512_slli_epi32::<16>(high));
+            arch::_mm512_mask_storeu_epi32(to.as_mut_ptr().add(start).cast(), mask, both);
+        }
+    }
+}
+
+/// [`Simd::neighbour_factors`] with the instruction that rounds.
+///
+/// # Safety
+/// `from` has two numbers for each of `to`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[inline(never)]
+unsafe fn neighbour_factors(from: &[f32], to: &mut [f32]) {
+    for start in (0..to.len()).step_by(16) {
+        let left = to.len() - start;
+        let (first, second) = (first_lanes(2 * left), first_lanes((2 * left).saturating_sub(16)));
+        // SAFETY: the masks cover the numbers that are left; a pair is 32 bits; both types are 64
+        // bytes in which any bits are valid.
+        unsafe {
+            let from = from.as_ptr().add(2 * start);
+            let first = arch::_mm512_maskz_loadu_ps(first, from);
+            let second = arch::_mm512_maskz_loadu_ps(second, from.wrapping_add(16));
+            let both = arch::_mm512_cvtne2ps_pbh(second, first);
+            let both = std::mem::transmute::<arch::__m512bh, arch::__m512i>(both);
+            let mask = first_lanes(left);
+            arch::_mm512_mask_storeu_epi32(to.as_mut_ptr().add(start).cast(), mask, both);
+        }
+    }
+}
+
+/// Sixteen factors, each in the lower half of its lane.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[inline]
+fn rounded(x: arch::__m512) -> arch::__m512i {
+    let halves = arch::_mm512_cvtneps_pbh(x);
+    // SAFETY: both are 32 bytes in which any bits are valid.
+    let halves = unsafe { std::mem::transmute::<arch::__m256bh, arch::__m256i>(halves) };
+    arch::_mm512_cvtepu16_epi32(halves)
+}
+
+/// A mask of the first `count` lanes, at most all sixteen.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn first_lanes(count: usize) -> arch::__mmask16 {
+    if count >= 16 { !0 } else { (1 << count) - 1 }
 }
 
 #[allow(unused_unsafe, reason = "a build for newer machines may enable the features everywhere")]

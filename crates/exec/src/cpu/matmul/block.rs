@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use fitgpt_program::Products;
+
 /// M, N and K of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductShape {
@@ -20,7 +22,7 @@ pub struct ProductShape {
     pub rows: usize,
     /// Columns of `b` and of the result.
     pub columns: usize,
-    /// Columns of `a`, rows of `b`.
+    /// Columns of `a`, rows of `b`; after [`in_slots`](Self::in_slots), how many slots hold them.
     pub depth: usize,
 }
 
@@ -94,6 +96,12 @@ pub(super) struct Blocking {
 }
 
 impl ProductShape {
+    /// The shape with its depth in slots of 32 bits, which is what splits and packs a product.
+    #[must_use]
+    pub fn in_slots(self, products: Products) -> Self {
+        Self { depth: self.depth.div_ceil(products.factors_per_slot()), ..self }
+    }
+
     /// Bytes that a [`Product`](super::Product) of this shape needs while it runs.
     pub fn scratch_bytes(self, threads: usize) -> u64 {
         self.scratch_floats(threads, BlockLimits::USUAL) * size_of::<f32>() as u64

@@ -8,6 +8,9 @@
 //!
 //! Each is a [`Product`] of two [`View`]s; an [`Epilogue`] processes the sums.
 //!
+//! Factors are float32, or pairs of bfloat16 with the arithmetic of
+//! [`reference::bfloat16`](crate::reference::bfloat16): see [`slots`].
+//!
 //! Each sum runs over ascending `k` within a block of depth and then over the blocks, and blocks
 //! depend on the depth only. So the bits of an element depend on its row of `a`, its column of `b`
 //! and the instruction set, not on the number of threads, rows or columns. A token decoded alone
@@ -21,11 +24,14 @@ mod column_sums;
 mod epilogue;
 mod pack;
 mod tile;
+mod slots;
 
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
+
+use fitgpt_program::Products;
 
 pub use self::{
     block::ProductShape,
@@ -35,6 +41,7 @@ pub use self::{
 use self::{
     block::{BlockLimits, Blocking},
     pack::{PanelPacking, Side},
+    slots::{Pairs, Singles, Slots},
     tile::PanelProduct,
 };
 pub(crate) use self::{
@@ -63,6 +70,8 @@ pub struct Product<'a, A, B, O, E> {
     pub out: O,
     /// Processes the finished sums.
     pub epilogue: E,
+    /// How factors are multiplied.
+    pub products: Products,
     /// At least [`ProductShape::scratch_bytes`] of f32, with any contents.
     pub scratch: &'a mut [f32],
 }
@@ -75,16 +84,27 @@ where
     E: for<'p> Epilogue<O::Tile<'p>>,
 {
     /// Computes the product.
+    // Inlined, so that a caller whose factors are never pairs has no code for them.
+    #[inline(always)]
     pub fn run(self, isa: Isa, pool: &mut Pool) {
-        isa.run(RunProduct { product: self, pool });
+        match self.products {
+            Products::Float32 => isa.run(RunProduct { slots: Singles, product: self, pool }),
+            Products::Bfloat16 => isa.run(RunProduct { slots: Pairs, product: self, pool }),
+        }
     }
 
+    /// Its shape, whose depth counts slots.
     fn shape(&self) -> ProductShape {
         assert_eq!(self.a.columns(), self.b.rows(), "the operands differ in depth");
-        ProductShape { rows: self.a.rows(), columns: self.b.columns(), depth: self.a.columns() }
+        let shape = ProductShape {
+            rows: self.a.rows(),
+            columns: self.b.columns(),
+            depth: self.a.columns(),
+        };
+        shape.in_slots(self.products)
     }
 
-    fn with<S: Simd>(self, simd: S, pool: &mut Pool, limits: BlockLimits) {
+    fn with<S: Simd, P: Slots>(self, simd: S, slots: P, pool: &mut Pool, limits: BlockLimits) {
         let shape = self.shape();
         assert!(
             self.out.holds(shape.rows, shape.columns),
@@ -97,16 +117,23 @@ where
         }
         let blocking = shape.blocking(pool.threads(), limits);
         if blocking.is_narrow {
-            self.narrow(simd, pool, shape, blocking);
+            self.narrow(simd, slots, pool, shape, blocking);
         } else {
-            self.wide(simd, pool, shape, blocking);
+            self.wide(simd, slots, pool, shape, blocking);
         }
     }
 
     /// For few rows: each panel of `b` is used by one task only, which packs it itself, small
     /// enough to stay in the L1 cache.
-    fn narrow<S: Simd>(self, simd: S, pool: &mut Pool, shape: ProductShape, blocking: Blocking) {
-        let Self { a, b, mut out, epilogue, scratch } = self;
+    fn narrow<S: Simd, P: Slots>(
+        self,
+        simd: S,
+        slots: P,
+        pool: &mut Pool,
+        shape: ProductShape,
+        blocking: Blocking,
+    ) {
+        let Self { a, b, mut out, epilogue, scratch, .. } = self;
         let panel = S::TILE_VECTORS * S::LANES;
         let depth_block = blocking.depth_block;
         let rows_padded = shape.rows.next_multiple_of(S::TILE_ROWS);
@@ -120,6 +147,7 @@ where
             pool.for_each(blocks, |task, to| {
                 let depth = blocking.depth_block(task.index);
                 simd.run(PanelPacking {
+                    slots,
                     from: a,
                     vectors: 0..shape.rows,
                     depth,
@@ -143,6 +171,7 @@ where
         pool.for_each(parts, |task, (mut out, b_packed, sums)| {
             let (rows, columns) = tiling.tile(task.index);
             simd.run(NarrowTask {
+                slots,
                 a_packed,
                 b,
                 b_packed,
@@ -159,8 +188,15 @@ where
 
     /// For many rows: all threads pack `b` once, then each task packs a block of `a` or reads it
     /// in place.
-    fn wide<S: Simd>(self, simd: S, pool: &mut Pool, shape: ProductShape, blocking: Blocking) {
-        let Self { a, b, mut out, epilogue, scratch } = self;
+    fn wide<S: Simd, P: Slots>(
+        self,
+        simd: S,
+        slots: P,
+        pool: &mut Pool,
+        shape: ProductShape,
+        blocking: Blocking,
+    ) {
+        let Self { a, b, mut out, epilogue, scratch, .. } = self;
         let threads = pool.threads();
         let panel = S::TILE_VECTORS * S::LANES;
         let (b_packed, rest) = scratch.split_at_mut(blocking.b_floats);
@@ -183,7 +219,8 @@ where
                             let start = columns.start + task.index * group;
                             let vectors = start..columns.end.min(start + group);
                             let (from, depth) = (b.transposed(), depth.clone());
-                            simd.run(PanelPacking { from, vectors, depth, side: Side::B, to });
+                            let side = Side::B;
+                            simd.run(PanelPacking { slots, from, vectors, depth, side, to });
                         });
                     }
                     let b_packed = &b_packed[..used];
@@ -193,6 +230,7 @@ where
                                 sums: &mut [f32]| {
                         let (task_rows, task_columns) = tiling.tile(task.index);
                         simd.run(WideTask {
+                            slots,
                             a,
                             a_packed,
                             b_packed,
@@ -228,21 +266,23 @@ where
 }
 
 /// Runs a product through [`Isa::run`].
-struct RunProduct<'a, 'p, A, B, O, E> {
+struct RunProduct<'a, 'p, A, B, O, E, P> {
+    slots: P,
     product: Product<'a, A, B, O, E>,
     pool: &'p mut Pool,
 }
 
-impl<A, B, O, E> Kernel for RunProduct<'_, '_, A, B, O, E>
+impl<A, B, O, E, P> Kernel for RunProduct<'_, '_, A, B, O, E, P>
 where
     A: Element,
     B: Element,
     O: OutputMatrices,
     E: for<'p> Epilogue<O::Tile<'p>>,
+    P: Slots,
 {
     type Output = ();
     fn run<S: Simd>(self, simd: S) {
-        self.product.with(simd, self.pool, BlockLimits::USUAL);
+        self.product.with(simd, self.slots, self.pool, BlockLimits::USUAL);
     }
 }
 
@@ -250,7 +290,8 @@ where
 const FEW_ROWS: usize = 16;
 
 /// One rectangle of a product with few rows, over all depth.
-struct NarrowTask<'a, B, T, E> {
+struct NarrowTask<'a, B, T, E, P> {
+    slots: P,
     a_packed: &'a [f32],
     b: View<'a, B>,
     b_packed: &'a mut [f32],
@@ -263,12 +304,12 @@ struct NarrowTask<'a, B, T, E> {
     panel: usize,
 }
 
-impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
+impl<B: Element, T, E: Epilogue<T>, P: Slots> Kernel for NarrowTask<'_, B, T, E, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { a_packed, b, b_packed, sums, out, epilogue, blocking, rows, columns, panel } =
-            self;
+        let Self { slots, a_packed, b, b_packed, sums, out, epilogue, blocking, .. } = self;
+        let Self { rows, columns, panel, .. } = self;
         let stride = blocking.task_columns;
         let rows_padded = rows.len().next_multiple_of(S::TILE_ROWS);
         if blocking.depth_blocks == 0 {
@@ -288,11 +329,12 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
             let b_panel = &mut b_packed[..panel * depth.len()];
             let start = columns.start + number * panel;
             let (from, vectors) = (b.transposed(), start..columns.end.min(start + panel));
-            simd.run(PanelPacking { from, vectors, depth, side: Side::B, to: b_panel });
+            simd.run(PanelPacking { slots, from, vectors, depth, side: Side::B, to: b_panel });
             let sums = &mut sums[number * panel..];
             let (rows, is_first) = (rows.len(), block == 0);
             let b = &*b_panel;
-            simd.run(PanelProduct { rows, a: a_block, b, next_b: &[], sums, stride, is_first });
+            let (a, next_b) = (a_block, &[]);
+            simd.run(PanelProduct { slots, rows, a, b, next_b, sums, stride, is_first });
         }
         finish(simd, &rows, &columns, sums, stride, epilogue, out);
     }
@@ -302,7 +344,8 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
 const FEW_COLUMNS: usize = 512;
 
 /// One rectangle of a product, over the depth of one slab.
-struct WideTask<'a, A, T, E> {
+struct WideTask<'a, A, T, E, P> {
+    slots: P,
     a: View<'a, A>,
     a_packed: &'a mut [f32],
     b_packed: &'a [f32],
@@ -318,13 +361,12 @@ struct WideTask<'a, A, T, E> {
     panel: usize,
 }
 
-impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
+impl<A: Element, T, E: Epilogue<T>, P: Slots> Kernel for WideTask<'_, A, T, E, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self {
-            a, a_packed, b_packed, sums, out, epilogue, blocking, rows, columns, panel, ..
-        } = self;
+        let Self { slots, a, a_packed, b_packed, sums, out, epilogue, blocking, .. } = self;
+        let Self { rows, columns, panel, .. } = self;
         let slab_depth = blocking.slab(self.slab);
         let stride = blocking.task_columns;
         let rows_padded = rows.len().next_multiple_of(S::TILE_ROWS);
@@ -333,12 +375,16 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
         }
         for block in blocking.blocks_of(self.slab) {
             let depth = blocking.depth_block(block);
-            let in_place = a.in_place(rows.start, depth.start);
-            let in_place = in_place.filter(|_| columns.len() <= FEW_COLUMNS);
+            let in_place = if P::IN_PLACE && columns.len() <= FEW_COLUMNS {
+                a.in_place(rows.start, depth.start)
+            } else {
+                None
+            };
             let a_block = &mut a_packed[..rows_padded * depth.len()];
             if in_place.is_none() {
                 let (from, vectors) = (a, rows.clone());
                 simd.run(PanelPacking {
+                    slots,
                     from,
                     vectors,
                     depth: depth.clone(),
@@ -368,7 +414,8 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
                 }
                 let next_start = panel_start + slab_depth.len() * panel;
                 let next_b = b_packed.get(next_start..next_start + b.len()).unwrap_or_default();
-                simd.run(PanelProduct { rows, a: a_block, b, next_b, sums, stride, is_first });
+                let a = &*a_block;
+                simd.run(PanelProduct { slots, rows, a, b, next_b, sums, stride, is_first });
             }
         }
         if self.slab + 1 == blocking.slabs {

@@ -1,7 +1,9 @@
-//! Packs operands into panels: f32 numbers in the order in which the register tile reads them.
+//! Packs operands into panels: numbers in the order in which the register tile reads them, each an
+//! f32 factor or a pair of bfloat16 factors.
 
 use std::ops::Range;
 
+use super::slots::{Pairs, Singles, Slots};
 use crate::cpu::{
     element::Element,
     isa::{Kernel, Simd, Strided, TransposeSize},
@@ -95,11 +97,13 @@ const STRIP: usize = 64;
 /// The widest panel.
 const WIDTH_MAX: usize = 32;
 
-/// Packs rows `vectors` of `from` into panels. A panel holds, for each `k` of `depth`, that column
+/// Packs rows `vectors` of `from` into panels. A panel holds, for each `k` of `depth`, that slot
 /// of its rows, padded with zeros after the last row.
-pub(super) struct PanelPacking<'a, E> {
+pub(super) struct PanelPacking<'a, E, P> {
+    pub(super) slots: P,
     pub(super) from: View<'a, E>,
     pub(super) vectors: Range<usize>,
+    /// Slots of each row.
     pub(super) depth: Range<usize>,
     pub(super) side: Side,
     pub(super) to: &'a mut [f32],
@@ -113,32 +117,118 @@ pub(super) enum Side {
     B,
 }
 
-impl<E: Element> Kernel for PanelPacking<'_, E> {
+impl<E: Element, P: Slots> Kernel for PanelPacking<'_, E, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         // Two arms, so that the width is a constant in each.
         match self.side {
-            Side::A => self.pack(simd, S::TILE_ROWS),
-            Side::B => self.pack(simd, S::TILE_VECTORS * S::LANES),
+            Side::A => P::pack(simd, self, S::TILE_ROWS),
+            Side::B => P::pack(simd, self, S::TILE_VECTORS * S::LANES),
         }
     }
 }
 
-impl<E: Element> PanelPacking<'_, E> {
-    #[inline(always)]
-    fn pack<S: Simd>(self, simd: S, width: usize) {
-        let Self { from, vectors, depth, to, .. } = self;
-        assert!(width <= WIDTH_MAX && vectors.end <= from.rows && depth.end <= from.columns);
-        assert_eq!(to.len(), vectors.len().next_multiple_of(width) * depth.len());
-        if from.column_stride == 1 {
-            let panels = to.chunks_exact_mut(width * depth.len());
-            for (start, to) in vectors.clone().step_by(width).zip(panels) {
-                let panel = start..vectors.end.min(start + width);
-                pack_along_depth(simd, from, panel, depth.clone(), width, to);
+#[inline(always)]
+pub(super) fn pack_singles<S: Simd, E: Element>(
+    simd: S,
+    packing: PanelPacking<'_, E, Singles>,
+    width: usize,
+) {
+    let PanelPacking { from, vectors, depth, to, .. } = packing;
+    assert!(width <= WIDTH_MAX && vectors.end <= from.rows && depth.end <= from.columns);
+    assert_eq!(to.len(), vectors.len().next_multiple_of(width) * depth.len());
+    if from.column_stride == 1 {
+        let panels = to.chunks_exact_mut(width * depth.len());
+        for (start, to) in vectors.clone().step_by(width).zip(panels) {
+            let panel = start..vectors.end.min(start + width);
+            pack_along_depth(simd, from, panel, depth.clone(), width, to);
+        }
+    } else {
+        pack_across_depth(simd, from, vectors, depth, width, to);
+    }
+}
+
+#[inline(always)]
+pub(super) fn pack_pairs<S: Simd, E: Element>(
+    simd: S,
+    packing: PanelPacking<'_, E, Pairs>,
+    width: usize,
+) {
+    let PanelPacking { from, vectors, depth, to, .. } = packing;
+    assert!(width <= WIDTH_MAX && vectors.end <= from.rows);
+    assert!(depth.end <= from.columns.div_ceil(2));
+    assert_eq!(to.len(), vectors.len().next_multiple_of(width) * depth.len());
+    if from.column_stride == 1 {
+        let panels = to.chunks_exact_mut(width * depth.len());
+        for (start, to) in vectors.clone().step_by(width).zip(panels) {
+            let panel = start..vectors.end.min(start + width);
+            pack_pairs_along_depth(simd, from, panel, depth.clone(), width, to);
+        }
+    } else {
+        pack_pairs_across_depth(simd, from, vectors, depth, width, to);
+    }
+}
+
+/// One panel whose rows are contiguous along the depth. Stored pairs are transposed like f32.
+#[inline(always)]
+fn pack_pairs_along_depth<S: Simd, E: Element>(
+    simd: S,
+    from: View<'_, E>,
+    panel: Range<usize>,
+    depth: Range<usize>,
+    width: usize,
+    to: &mut [f32],
+) {
+    if panel.len() == width && from.row_stride.is_multiple_of(2) && 2 * depth.end <= from.columns {
+        let first = panel.start * from.row_stride + 2 * depth.start;
+        let end = (panel.end - 1) * from.row_stride + 2 * depth.end;
+        if let Some(data) = E::as_pairs(&from.data[first..end]) {
+            transpose(simd, Strided { data, stride: from.row_stride / 2 }, width, to);
+            return;
+        }
+    }
+    let mut slots = [0.0; WIDTH_MAX * STRIP];
+    for (start, to) in depth.clone().step_by(STRIP).zip(to.chunks_mut(width * STRIP)) {
+        let len = STRIP.min(depth.end - start);
+        for (row, slots) in panel.clone().zip(slots.chunks_exact_mut(STRIP)) {
+            let numbers = 2 * start..from.columns.min(2 * (start + len));
+            let row = &from.data[row * from.row_stride..][numbers];
+            E::pair_neighbours_with(simd, row, &mut slots[..len]);
+        }
+        transpose(simd, Strided { data: &slots, stride: STRIP }, width, to);
+    }
+}
+
+/// Panels whose columns are contiguous across the depth: two rows are woven into one of pairs.
+#[inline(always)]
+fn pack_pairs_across_depth<S: Simd, E: Element>(
+    simd: S,
+    from: View<'_, E>,
+    vectors: Range<usize>,
+    depth: Range<usize>,
+    width: usize,
+    to: &mut [f32],
+) {
+    let panel_len = width * depth.len();
+    let zeros = [E::default(); RUN];
+    let mut slots = [0.0; RUN * STRIP_ACROSS];
+    for start in vectors.clone().step_by(RUN) {
+        let run = RUN.min(vectors.end - start);
+        for strip in depth.clone().step_by(STRIP_ACROSS) {
+            let len = STRIP_ACROSS.min(depth.end - strip);
+            for (k, slots) in (strip..).zip(slots.chunks_exact_mut(RUN)).take(len) {
+                let row = |k: usize| &from.data[k * from.column_stride + start..][..run];
+                let high = if 2 * k + 1 < from.columns { row(2 * k + 1) } else { &zeros[..run] };
+                simd.prefetch(from.data, (2 * k + AHEAD) * from.column_stride + start);
+                E::pair_with(simd, row(2 * k), high, &mut slots[..run]);
             }
-        } else {
-            pack_across_depth(simd, from, vectors, depth, width, to);
+            for v in (0..run).step_by(width) {
+                let panel = (start - vectors.start + v) / width;
+                let offset = panel * panel_len + (strip - depth.start) * width;
+                let rows = Strided { data: &slots[v..], stride: RUN };
+                copy(simd, rows, width.min(run - v), width, &mut to[offset..][..len * width]);
+            }
         }
     }
 }
@@ -233,11 +323,12 @@ const STRIP_ACROSS: usize = 32;
 /// apart they are.
 const STRIP_COPIED: usize = 8;
 
+/// Rows to prefetch ahead: they are so far apart that the hardware does not predict them.
+const AHEAD: usize = 16;
+
 /// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.
 #[inline(always)]
 fn copy<S: Simd>(simd: S, rows: Strided<&[f32]>, filled: usize, width: usize, to: &mut [f32]) {
-    /// Rows to prefetch ahead: they are so far apart that the hardware does not predict them.
-    const AHEAD: usize = 16;
     for (k, to) in to.chunks_exact_mut(width).enumerate() {
         let from = &rows.data[k * rows.stride..];
         simd.prefetch(from, AHEAD * rows.stride);

@@ -3,6 +3,8 @@
 //! Operands are small integers if possible: their sums are exact in f32, so results must be equal,
 //! and no tolerance can hide a missing or extra term.
 
+mod pairs;
+
 use fitgpt_program::Gelu;
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -61,8 +63,22 @@ fn product<S: Simd, A: Element, B: Element>(
     a: View<'_, A>,
     b: View<'_, B>,
 ) -> Vec<f32> {
+    product_of(simd, Singles, Products::Float32, threads, limits, a, b)
+}
+
+/// The same with this arithmetic, and the slots for it.
+fn product_of<S: Simd, P: Slots, A: Element, B: Element>(
+    simd: S,
+    slots: P,
+    products: Products,
+    threads: usize,
+    limits: BlockLimits,
+    a: View<'_, A>,
+    b: View<'_, B>,
+) -> Vec<f32> {
     const GUARD: f32 = 12345.0;
     let shape = ProductShape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
+    let shape = shape.in_slots(products);
     let needed = shape.scratch_floats(threads, limits) as usize;
     let mut scratch = vec![GUARD; needed + 64];
     scratch[32..][..needed].fill(f32::NAN);
@@ -72,9 +88,10 @@ fn product<S: Simd, A: Element, B: Element>(
         b,
         out: Grid::new(&mut out, shape.columns),
         epilogue: Store::default(),
+        products,
         scratch: &mut scratch[32..][..needed],
     };
-    product.with(simd, &mut Pool::new(threads).unwrap(), limits);
+    product.with(simd, slots, &mut Pool::new(threads).unwrap(), limits);
     let guards = scratch[..32].iter().chain(&scratch[32 + needed..]);
     assert!(guards.into_iter().all(|x| x.to_bits() == GUARD.to_bits()));
     out
@@ -273,6 +290,7 @@ fn scratch_that_is_too_short_is_refused() {
         b: View::new(&b, 2, 3),
         out: Grid::new(&mut out, 3),
         epilogue: Store::default(),
+        products: Products::Float32,
         scratch: &mut vec![0.0; shape.scratch_bytes(1) as usize / 4 - 1],
     }
     .run(Isa::best(), &mut Pool::new(1).unwrap());
@@ -310,7 +328,8 @@ impl EpilogueCase {
         let scratch = &mut vec![f32::NAN; shape.scratch_bytes(2) as usize / 4];
         let a = View::new(&self.a, self.rows, depth);
         let b = View::new(&self.b, depth, self.columns);
-        Product { a, b, out, epilogue, scratch }.run(isa, &mut Pool::new(2).unwrap());
+        let products = Products::Float32;
+        Product { a, b, out, epilogue, products, scratch }.run(isa, &mut Pool::new(2).unwrap());
     }
 
     fn sums(&self, isa: Isa) -> Vec<f32> {

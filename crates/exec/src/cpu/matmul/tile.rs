@@ -1,6 +1,7 @@
 //! The register tile, the inner loop of a product.
 
-use crate::cpu::isa::{Kernel, Simd};
+use super::slots::{Pairs, Singles, Slots};
+use crate::cpu::isa::{Kernel, PairTile, Simd, SumStart};
 
 /// Numbers in a cache line.
 const LINE: usize = 16;
@@ -8,7 +9,9 @@ const LINE: usize = 16;
 /// `sums += a · b` for one panel of `b` and all panels of `a`; `=` if `is_first`.
 ///
 /// Rows past `rows` are padding: their sums may be written but are never read.
-pub(super) struct PanelProduct<'a> {
+pub(super) struct PanelProduct<'a, P> {
+    /// What the panels hold.
+    pub(super) slots: P,
     pub(super) rows: usize,
     pub(super) a: &'a [f32],
     pub(super) b: &'a [f32],
@@ -20,7 +23,7 @@ pub(super) struct PanelProduct<'a> {
     pub(super) is_first: bool,
 }
 
-impl Kernel for PanelProduct<'_> {
+impl<P: Slots> Kernel for PanelProduct<'_, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -46,9 +49,9 @@ impl Kernel for PanelProduct<'_> {
 }
 
 /// The same for one panel of `a`.
-type RegisterTile<'a> = PanelProduct<'a>;
+type RegisterTile<'a, P> = PanelProduct<'a, P>;
 
-impl RegisterTile<'_> {
+impl<P: Slots> RegisterTile<'_, P> {
     /// Uses a smaller tile for few rows, because padding rows cost as much as others.
     #[inline(always)]
     fn by_rows<S: Simd, const ROWS: usize, const HALF: usize, const VECTORS: usize>(self, simd: S) {
@@ -62,31 +65,57 @@ impl RegisterTile<'_> {
 
     #[inline(always)]
     fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
-        let mut tile = [[simd.splat(0.0); VECTORS]; ROWS];
         for row in 0..ROWS {
             for line in (0..VECTORS * S::LANES).step_by(LINE) {
                 simd.prefetch(self.sums, row * self.stride + line);
             }
         }
-        let steps = self.a.chunks_exact(S::TILE_ROWS).zip(self.b.chunks_exact(VECTORS * S::LANES));
-        for (a, b) in steps {
-            let b: [S::Lanes; VECTORS] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
-            for (row, &a) in tile.iter_mut().zip(a) {
-                let a = simd.splat(a);
-                for (sum, b) in row.iter_mut().zip(b) {
-                    *sum = simd.fma(a, b, *sum);
-                }
-            }
-        }
-        let width = VECTORS * S::LANES;
-        // Indices rather than iterators, so that the tile stays in registers.
-        for (row, tile) in tile.iter().enumerate() {
-            let sums = &mut self.sums[row * self.stride..][..width];
-            for (v, &sum) in tile.iter().enumerate() {
-                let sums = &mut sums[v * S::LANES..];
-                let sum = if self.is_first { sum } else { simd.add(simd.load(sums), sum) };
-                simd.store(sum, sums);
+        P::multiply::<S, ROWS, VECTORS>(simd, self);
+    }
+}
+
+#[inline(always)]
+pub(super) fn multiply_singles<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    simd: S,
+    of: RegisterTile<'_, Singles>,
+) {
+    let mut tile = [[simd.splat(0.0); VECTORS]; ROWS];
+    let steps = of.a.chunks_exact(S::TILE_ROWS).zip(of.b.chunks_exact(VECTORS * S::LANES));
+    for (a, b) in steps {
+        let b: [S::Lanes; VECTORS] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
+        for (row, &a) in tile.iter_mut().zip(a) {
+            let a = simd.splat(a);
+            for (sum, b) in row.iter_mut().zip(b) {
+                *sum = simd.fma(a, b, *sum);
             }
         }
     }
+    let width = VECTORS * S::LANES;
+    // Indices rather than iterators, so that the tile stays in registers.
+    for (row, tile) in tile.iter().enumerate() {
+        let sums = &mut of.sums[row * of.stride..][..width];
+        for (v, &sum) in tile.iter().enumerate() {
+            let sums = &mut sums[v * S::LANES..];
+            let sum = if of.is_first { sum } else { simd.add(simd.load(sums), sum) };
+            simd.store(sum, sums);
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn multiply_pairs<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    simd: S,
+    of: RegisterTile<'_, Pairs>,
+) {
+    let b_stride = VECTORS * S::LANES;
+    simd.pair_tile::<ROWS, VECTORS, 1>(PairTile {
+        a: of.a,
+        a_depth: S::TILE_ROWS,
+        b: of.b,
+        b_stride,
+        c: of.sums,
+        c_stride: of.stride,
+        depth: of.b.len() / b_stride,
+        sum: if of.is_first { SumStart::New } else { SumStart::Continued },
+    });
 }
