@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{Architecture, Checkpoint, Document, RunPosition, Weights};
-use fitgpt_config::{Config, Family, InitFrom, Written};
+use fitgpt_config::{Config, ConfigValue, Family, InitFrom, Written};
 use fitgpt_data::{
     Dataset,
     tokenizer::{TOKENIZER_FILE, Tokenizer},
 };
 use fitgpt_model::Model;
+use fitgpt_program::Products;
 use fitgpt_run::{pretrained, setup};
 use fitgpt_say::{Lang, Sentence};
 use serde_json::Map;
@@ -196,10 +197,37 @@ fn resume(
         }
         config = config.with("the checkpoint", [("lanes", lanes.into())])?;
     }
+    config = with_products(config, &document, checkpoint.nanogpt().is_some(), note)?;
     if split == StepSplit::AsBefore {
         config = with_split(&config, &before)?;
     }
     Ok(StartingPoint { config, start: Start::Resume(checkpoint, Box::new(document)) })
+}
+
+/// The config with the arithmetic of the checkpoint's products, unless another was written now.
+/// Checkpoints of earlier versions do not have the key: their factors were float32.
+fn with_products(
+    config: Config,
+    document: &Document,
+    is_nanogpt: bool,
+    note: fn(&Sentence),
+) -> Result<Config, Failure> {
+    const KEY: &str = "matmul_dtype";
+    if is_nanogpt {
+        return Ok(config);
+    }
+    let Some(there) = document.config.get(KEY) else {
+        let change = [(KEY, Products::Float32.name().into())];
+        let is_written = config.matmul_dtype().is_some();
+        return Ok(if is_written { config } else { config.with("the checkpoint", change)? });
+    };
+    let name = config.matmul_dtype().map(Products::name);
+    if let (ConfigValue::Str(there), Some(here)) = (there, name)
+        && there != here
+    {
+        note(&words::other_products(there, here));
+    }
+    Ok(config)
 }
 
 /// The config with the split of an earlier run, if its steps have as many sequences: the split

@@ -7,15 +7,16 @@ use fitgpt_config::{Config, ConfigError, ConfigValue, LaneSplit, Location, Writt
 use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_files::os;
 use fitgpt_model::report::DeviceMemory;
-use fitgpt_program::units::Bytes;
+use fitgpt_program::{Products, units::Bytes};
 use fitgpt_run::{
     device::{self, Runner, device_in_turn},
     host,
     ranks::{ROOT, Ranks, SharedInput},
 };
+use fitgpt_say::Sentence;
 
 use super::Failure;
-use crate::words::ranks as words;
+use crate::words::{ranks as words, train};
 
 /// Waits until all ranks have reached this point. If any of them failed, all return an error, and
 /// the first one that failed reports it.
@@ -105,14 +106,21 @@ pub fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
 }
 
 /// The device of this rank: its share of the machine's cores, with the best instruction set that
-/// all ranks have, or a GPU; and its memory. If one of them has none, all return an error.
-pub fn runner(ranks: &Ranks, config: &Config) -> Result<(Runner, DeviceMemory), Failure> {
+/// all ranks have, or a GPU; its memory; and a note on the arithmetic of its products. If one of them
+/// has no device, all return an error.
+pub fn runner(
+    ranks: &Ranks,
+    config: &Config,
+) -> Result<(Runner, DeviceMemory, Option<Sentence>), Failure> {
     let with_memory = |runner: Runner| {
         let memory = runner.device(config)?;
         Ok((runner, memory))
     };
     if ranks.count() == 1 {
-        return Runner::of(config).map_err(Failure::from).and_then(with_memory);
+        let (runner, memory) = Runner::of(config).map_err(Failure::from).and_then(with_memory)?;
+        let lacking = (!Isa::best().has_pairs()).then_some(ROOT);
+        let note = products_note(ranks, &runner, config, (lacking, false));
+        return Ok((runner, memory, note));
     }
     let threads = match config.threads() {
         0 => (device::threads(config) / sharers_of_cores(ranks)).max(1) as u32,
@@ -124,17 +132,44 @@ pub fn runner(ranks: &Ranks, config: &Config) -> Result<(Runner, DeviceMemory), 
     let found = own.and_then(|own| with_memory(Runner::of(&own)?));
     let (found, memory) = together(ranks, found)?;
     let names: Vec<_> = Isa::all().map(Isa::name).collect();
-    let all = ranks.gather_texts(&names.join(" "));
+    let products = if Isa::best().has_pairs() { PAIRS } else { "" };
+    let all = ranks.gather_texts(&format!("{} {products}", names.join(" ")));
     let has = |list: &String, name: &str| list.split(' ').any(|has| has == name);
     let common = names.into_iter().find(|name| all.iter().all(|list| has(list, name)));
+    let lacking = all.iter().position(|list| !has(list, PAIRS));
+    let has_any = all.iter().any(|list| has(list, PAIRS));
     let runner = match (found, common.and_then(Isa::named)) {
         (Runner::Cpu(mut target), Some(isa)) => {
             target.isa = isa;
+            target.products = device::products(config, lacking.is_none());
             Runner::Cpu(target)
         }
         (other, _) => other,
     };
-    Ok((runner, memory))
+    let note = products_note(ranks, &runner, config, (lacking, has_any));
+    Ok((runner, memory, note))
+}
+
+/// Stands for the instruction for bfloat16 products in a list of instruction sets.
+const PAIRS: &str = "bfloat16-products";
+
+/// What there is to say about the arithmetic of products: that the CPU of `lacking` emulates it, or
+/// that only some of the ranks' CPUs could be faster.
+fn products_note(
+    ranks: &Ranks,
+    runner: &Runner,
+    config: &Config,
+    (lacking, has_any): (Option<usize>, bool),
+) -> Option<Sentence> {
+    let (rank, products) = (lacking?, runner.products(config)?);
+    match products {
+        Products::Bfloat16 if ranks.count() == 1 => Some(train::emulated_products()),
+        Products::Bfloat16 => Some(words::rank_emulates(rank)),
+        Products::Float32 if has_any && config.matmul_dtype().is_none() => {
+            Some(words::rank_lacks_products(rank))
+        }
+        Products::Float32 => None,
+    }
 }
 
 /// How many ranks, including this one, may run on this rank's cores. Launchers either give each

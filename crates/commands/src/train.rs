@@ -152,6 +152,9 @@ impl PlannedRun {
         let vocab = together(ranks, vocab)?;
 
         let (here, least) = LocalPlanner::of_ranks(ranks, &beginning.config, vocab)?;
+        if let Some(sentence) = here.note.as_ref().filter(|_| ranks.is_root()) {
+            (request.note)(sentence);
+        }
         let mut planned = together(ranks, here.plan(&beginning.config))?;
         let mut adapted = None;
         if request.wants_fit {
@@ -460,19 +463,21 @@ struct LocalPlanner {
     runner: Runner,
     memory: DeviceMemory,
     share: Share,
+    /// What to say about the arithmetic of its products.
+    note: Option<Sentence>,
 }
 
 impl LocalPlanner {
     /// The same on all ranks but for the device; also returns which rank has the least memory.
     fn of_ranks(ranks: &Ranks, config: &Config, vocab: u32) -> Result<(Self, usize), Failure> {
-        let (runner, memory) = together::runner(ranks, config)?;
+        let (runner, memory, note) = together::runner(ranks, config)?;
         let (memory, least) = together::memory(ranks, &runner, config, memory);
-        Ok((Self { vocab, runner, memory, share: ranks.share() }, least))
+        Ok((Self { vocab, runner, memory, share: ranks.share(), note }, least))
     }
 
     /// Plans training within the budget.
     fn plan(&self, config: &Config) -> Result<RunSetup, Failure> {
-        let Self { vocab, runner, memory, share } = self;
+        let Self { vocab, runner, memory, share, .. } = self;
         let (precision, overhead) = (runner.precision(config), runner.overhead());
         let memory = memory.clone();
         Ok(RunSetup::of_share(config, *vocab, precision, runner, memory, overhead, *share)?)
@@ -604,7 +609,8 @@ fn with_choices(
         ("loss_chunk_rows", (chunk as i64).into()),
         ("dtype", dtype.into()),
     ];
-    Ok(config.with("plan", changes)?)
+    let products = here.runner.products(config).map(|it| ("matmul_dtype", it.name().into()));
+    Ok(config.with("plan", changes.into_iter().chain(products))?)
 }
 
 /// The size of the model's vocabulary: the config's, else the data's.

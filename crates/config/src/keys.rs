@@ -12,7 +12,7 @@ use super::{
     key::{Key, KeyGroup, ValueRange},
     limits::{CHANNELS, HEADS, LAYERS, POSITIONS, SEQUENCES, VOCABULARY},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
-    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
+    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, ProductsChoice, Setting},
     value::ConfigValue,
 };
 
@@ -176,6 +176,8 @@ macro_rules! key_table {
                 "Plan for this much memory, such as '12GB' or '11.5GiB'; '': for what the device has free";
             FitGpt loss_chunk_rows: u32 = int(0), COUNT,
                 "Compute the logits of N tokens at a time; 0: a number chosen from the shapes";
+            FitGpt matmul_dtype: ProductsChoice = ConfigValue::None, ANY,
+                "Multiply these factors on a CPU with dtype='bfloat16': 'bfloat16' or 'float32'; unset: 'bfloat16' if the CPU has an instruction for it";
             FitGpt lanes: u32 = int(0), COUNT,
                 "Sum the gradients of a step in N parts, then add the parts up in order: for equal N any number of ranks trains the same bits; 0: the number of ranks";
             FitGpt drop_stale_logits: bool = boolean(false), ANY,

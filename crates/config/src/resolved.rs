@@ -9,7 +9,7 @@ use super::{
     key::{Key, KeyGroup, ValueKind},
     keys::{KEYS, key_table},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
-    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
+    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, ProductsChoice, Setting},
     value::{ConfigValue, excerpt},
     written::Written,
 };

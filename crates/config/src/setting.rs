@@ -1,6 +1,6 @@
 //! From a written value to a typed one and back, for every type in the table of keys.
 
-use fitgpt_program::{AdjustLr, Gelu};
+use fitgpt_program::{AdjustLr, Gelu, Products};
 
 use super::{
     choice::{
@@ -14,6 +14,8 @@ use super::{
 
 /// `dtype`; if unset, chosen for the device.
 pub(super) type Dtype = Option<Precision>;
+/// `matmul_dtype`; if unset, chosen for the machine.
+pub(super) type ProductsChoice = Option<Products>;
 /// `memory_budget` in bytes; if unset, what the device has free.
 pub(super) type Budget = Option<u64>;
 /// A size whose 0 means another key's value; the getter resolves it.
@@ -148,6 +150,21 @@ impl Setting for Dtype {
 
     fn write(&self) -> ConfigValue {
         self.map_or(ConfigValue::None, |precision| precision.name().into())
+    }
+}
+
+impl Setting for ProductsChoice {
+    const KIND: ValueKind = ValueKind::ChoiceOrNone(Products::NAMES);
+
+    fn read(value: &ConfigValue) -> Option<Self> {
+        if *value == ConfigValue::None {
+            return Some(None);
+        }
+        Products::parse(text_of(value)?).map(Some)
+    }
+
+    fn write(&self) -> ConfigValue {
+        self.map_or(ConfigValue::None, |products| products.name().into())
     }
 }
 

@@ -16,6 +16,7 @@ use fitgpt_exec::cpu::{
     parts::Grid,
     pool::Pool,
 };
+use fitgpt_program::Products;
 
 /// Which of the three products of a linear layer.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +90,17 @@ fn measure(layer: Layer, pass: LinearPass, isa: Isa, pool: &mut Pool) -> (f64, f
     let shape = ProductShape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
     let mut scratch = vec![0.0; shape.scratch_bytes(pool.threads()) as usize / 4];
     let mut out = vec![0.0; shape.rows * shape.columns];
+    let products = Products::Float32;
     let mut run = |out: &mut [f32]| {
         let (out, scratch) = (Grid::new(out, shape.columns), &mut scratch[..]);
         match pass {
             LinearPass::WeightGrad => {
                 let epilogue = AddInto::default();
-                Product { a, b, out, epilogue, scratch }.run(isa, pool);
+                Product { a, b, out, epilogue, products, scratch }.run(isa, pool);
             }
             LinearPass::Forward | LinearPass::InputGrad => {
                 let epilogue = Store::default();
-                Product { a, b, out, epilogue, scratch }.run(isa, pool);
+                Product { a, b, out, epilogue, products, scratch }.run(isa, pool);
             }
         }
     };

@@ -21,7 +21,7 @@ pub use self::{
         Access, AdjustLr, Dropout, DropoutSite, Gelu, Heads, Muon, Op, Operand, QUANTISED_BLOCK,
         Qkv, SHARD_BLOCK, Turn, reads, updates, writes,
     },
-    program::{Constant, Life, Names, Program, ProgramKind, Tensor, TensorClass, TensorRole},
     products::Products,
+    program::{Constant, Life, Names, Program, ProgramKind, Tensor, TensorClass, TensorRole},
     rope::{Rope, RopeScaling},
 };

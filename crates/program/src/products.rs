@@ -1,4 +1,9 @@
 //! How a CPU multiplies bfloat16 activations.
+//!
+//! A new run takes bfloat16 factors only if the CPU has the instruction for them. Without it they
+//! would be emulated, several times slower, so such a machine keeps float32 factors: its speed and
+//! its bits are those of every earlier version. A run keeps its arithmetic wherever it is resumed:
+//! the key `matmul_dtype` is stored in its checkpoint, and one without the key had float32 factors.
 
 /// The arithmetic of matrix products over bfloat16 activations on a CPU. Sums are float32 in both.
 ///
@@ -22,6 +27,9 @@ impl Products {
             Self::Bfloat16 => "bfloat16",
         }
     }
+
+    /// Every name.
+    pub const NAMES: &'static [&'static str] = &["float32", "bfloat16"];
 
     /// The arithmetic of that name.
     pub fn parse(name: &str) -> Option<Self> {

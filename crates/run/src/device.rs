@@ -23,9 +23,9 @@ use fitgpt_exec::{
 use fitgpt_files::os;
 use fitgpt_model::report::{self, Overhead};
 use fitgpt_program::{
-    Program,
+    Products, Program,
     memory::{RuntimePool, Target, VerifiedPlan},
-    units::Bytes,
+    units::{Bytes, DType},
 };
 use serde::Serialize;
 
@@ -176,6 +176,15 @@ pub fn threads(config: &Config) -> usize {
     }
 }
 
+/// The factors of products on a CPU that has an instruction for bfloat16 factors or has not.
+pub fn products(config: &Config, has_pairs: bool) -> Products {
+    if config.precision_or(Precision::Float32) != Precision::Bfloat16 {
+        return Products::Float32;
+    }
+    let best = if has_pairs { Products::Bfloat16 } else { Products::Float32 };
+    config.matmul_dtype().unwrap_or(best)
+}
+
 /// Receives each case of the conformance suite, and returns whether to run the next one.
 pub type ReportCase<'r> = dyn FnMut(JudgedCase) -> ControlFlow<()> + 'r;
 
@@ -191,7 +200,8 @@ pub enum Runner {
 impl Runner {
     /// The host, with the threads of `config`.
     pub fn cpu(config: &Config) -> Self {
-        Self::Cpu(CpuTarget::new(threads(config), Isa::best()))
+        let target = CpuTarget::new(threads(config), Isa::best());
+        Self::Cpu(target.with_products(products(config, target.isa.has_pairs())))
     }
 
     /// The device that `config` asks for. A GPU is opened.
@@ -280,6 +290,16 @@ impl Runner {
         }
     }
 
+    /// The factors of its products, if it is a CPU that computes in bfloat16.
+    pub fn products(&self, config: &Config) -> Option<Products> {
+        match self {
+            Self::Cpu(target) if self.precision(config) == Precision::Bfloat16 => {
+                Some(target.products)
+            }
+            Self::Cpu(_) | Self::Gpu(_) => None,
+        }
+    }
+
     /// Whether its kernels support `programs`, regardless of memory.
     pub fn check<'a>(
         &self,
@@ -323,12 +343,25 @@ impl Runner {
         match self {
             Self::Cpu(target) => {
                 let target = CpuTarget { limits: WATCHED, ..*target };
-                let mut make = |plan| -> Result<Box<dyn Backend>, BackendError> {
-                    Ok(Box::new(Cpu::new(plan, target, Watch::Poison)?))
-                };
-                let factors = Factors::Exact;
-                let all = CaseSelection { dtypes: &DTYPES, factors, ops: &[] };
-                judge_each(&all, &target, &mut make, report)
+                let mut suites = vec![(Products::Float32, &DTYPES[..], Factors::Exact)];
+                if target.isa.has_pairs() {
+                    suites.push((Products::Bfloat16, &[DType::Bf16], Factors::Rounded));
+                }
+                let mut flow = ControlFlow::Continue(());
+                for (products, dtypes, factors) in suites {
+                    let target = target.with_products(products);
+                    let mut make = |plan| -> Result<Box<dyn Backend>, BackendError> {
+                        Ok(Box::new(Cpu::new(plan, target, Watch::Poison)?))
+                    };
+                    if flow.is_continue() {
+                        let all = CaseSelection { dtypes, factors, ops: &[] };
+                        judge_each(&all, &target, &mut make, &mut |case| {
+                            flow = report(case);
+                            flow
+                        })?;
+                    }
+                }
+                Ok(())
             }
             Self::Gpu(gpu) => gpu.judge(report),
         }

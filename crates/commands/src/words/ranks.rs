@@ -33,6 +33,20 @@ fitgpt_say::sentences! {
     works_with_processes(count) {
         en: "`mpirun -np {count} …` works", zh: "`mpirun -np {count} …` 可行", ja: "`mpirun -np {count} …` なら動きます", de: "mit `mpirun -np {count} …` geht es",
     }
+    /// Ranks without the instruction make the others wait.
+    rank_emulates(rank) {
+        en: "the CPU of rank {rank} has no instruction for bfloat16 products and emulates them, bit for bit but slowly; `--matmul_dtype=float32` is faster and changes the bits of the run",
+        zh: "rank {rank} 的 CPU 没有 bfloat16 乘积指令，只能模拟：结果逐位相同，但很慢；`--matmul_dtype=float32` 更快，但会改变训练的逐位结果",
+        ja: "rank {rank} の CPU には bfloat16 の積の命令がないため、エミュレーションします。ビット単位で同じですが低速です。`--matmul_dtype=float32` のほうが高速ですが、学習結果のビットが変わります",
+        de: "die CPU von Rank {rank} hat keinen Befehl für bfloat16-Produkte und bildet ihn nach, bitgenau, aber langsam; `--matmul_dtype=float32` ist schneller und ändert die Bits des Laufs",
+    }
+    /// Only some ranks have the instruction, so no rank uses it.
+    rank_lacks_products(rank) {
+        en: "the CPU of rank {rank} has no instruction for bfloat16 products, so all ranks multiply float32 factors (`matmul_dtype`)",
+        zh: "rank {rank} 的 CPU 没有 bfloat16 乘积指令，因此所有 rank 都用 float32 因子相乘（`matmul_dtype`）",
+        ja: "rank {rank} の CPU には bfloat16 の積の命令がないため、すべての rank が float32 の因子で乗算します（`matmul_dtype`）",
+        de: "die CPU von Rank {rank} hat keinen Befehl für bfloat16-Produkte, daher multiplizieren alle Ranks float32-Faktoren (`matmul_dtype`)",
+    }
     lanes_of_checkpoint(there, here) {
         en: "the checkpoint was trained with `lanes` {there}, which is kept; `lanes` {here} is ignored",
         zh: "检查点是用 `lanes` {there} 训练的，将继续使用它；忽略 `lanes` {here}",

@@ -153,6 +153,20 @@ fitgpt_say::sentences! {
         ja: "チェックポイントの保存後にデータセットが変わりました: 大きさか内容が異なります",
         de: "der Datensatz hat sich geändert, seit der Checkpoint gespeichert wurde: Größe oder Inhalt weicht ab",
     }
+    /// The run is resumed with other factors of its products than it had.
+    other_products(there, here) {
+        en: "the checkpoint was trained with `matmul_dtype` {there}; with {here}, the run continues with other bits than it would have had",
+        zh: "检查点是用 `matmul_dtype` {there} 训练的；改用 {here} 后，继续训练的逐位结果将与原来不同",
+        ja: "チェックポイントは `matmul_dtype` {there} で学習されました。{here} で続けると、以後の結果はビット単位では一致しなくなります",
+        de: "der Checkpoint wurde mit `matmul_dtype` {there} trainiert; mit {here} läuft der Lauf mit anderen Bits weiter, als er sonst hätte",
+    }
+    /// A CPU without the instruction computes bfloat16 products.
+    emulated_products() {
+        en: "this CPU has no instruction for bfloat16 products and emulates them, bit for bit but slowly; `--matmul_dtype=float32` is faster and changes the bits of the run",
+        zh: "此 CPU 没有 bfloat16 乘积指令，只能模拟：结果逐位相同，但很慢；`--matmul_dtype=float32` 更快，但会改变训练的逐位结果",
+        ja: "この CPU には bfloat16 の積の命令がないため、エミュレーションします。ビット単位で同じですが低速です。`--matmul_dtype=float32` のほうが高速ですが、学習結果のビットが変わります",
+        de: "diese CPU hat keinen Befehl für bfloat16-Produkte und bildet ihn nach, bitgenau, aber langsam; `--matmul_dtype=float32` ist schneller und ändert die Bits des Laufs",
+    }
     /// Not enough disk.
     disk_too_small(folder, needed, free) {
         en: "checkpoints in `{folder}` need {needed}, the disk has {free} free",

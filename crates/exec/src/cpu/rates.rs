@@ -3,7 +3,7 @@
 use std::{hint::black_box, time::Instant};
 
 use super::{
-    isa::{Isa, Kernel, Simd},
+    isa::{Isa, Kernel, PairTile, Simd, SumStart},
     parts::Blocks,
     pool::Pool,
 };
@@ -27,13 +27,51 @@ pub fn peak_flops_per_s(isa: Isa, pool: &mut Pool) -> f64 {
             2 * sums.len() * S::LANES * ROUNDS
         }
     }
+    fastest(pool, || isa.run(FusedMultiplyAdds))
+}
+
+/// FLOP/s of products of bfloat16 pairs in the L1 cache, on all threads at once; `None` if the
+/// machine has no instruction for them.
+pub fn peak_pair_flops_per_s(isa: Isa, pool: &mut Pool) -> Option<f64> {
+    const ROUNDS: usize = 5_000;
+    const ROWS: usize = 12;
+    const COLUMNS: usize = 32;
+    const DEPTH: usize = 160;
+    struct PairProducts;
+    impl Kernel for PairProducts {
+        type Output = usize;
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> usize {
+            let (a, b) = (black_box([0.5; ROWS * DEPTH]), black_box([0.25; COLUMNS * DEPTH]));
+            let mut c = [0.0; ROWS * COLUMNS];
+            for _ in 0..ROUNDS {
+                simd.pair_tile::<ROWS, 2, 1>(PairTile {
+                    a: &a,
+                    a_depth: ROWS,
+                    b: &b,
+                    b_stride: COLUMNS,
+                    c: &mut c,
+                    c_stride: COLUMNS,
+                    depth: DEPTH,
+                    sum: SumStart::New,
+                });
+            }
+            black_box(&mut c);
+            4 * ROWS * 2 * S::LANES * DEPTH * ROUNDS
+        }
+    }
+    isa.has_pairs().then(|| fastest(pool, || isa.run(PairProducts)))
+}
+
+/// The best rate of `work`, which returns what it counts, on all threads at once.
+fn fastest(pool: &mut Pool, work: impl Fn() -> usize + Sync) -> f64 {
     let threads = pool.threads();
     let mut best: f64 = 0.0;
     for _ in 0..5 {
-        let mut flops = vec![0; threads];
+        let mut counts = vec![0; threads];
         let start = Instant::now();
-        pool.for_each(Blocks::new(&mut flops, 1), |_, flops| flops[0] = isa.run(FusedMultiplyAdds));
-        best = best.max(flops.iter().sum::<usize>() as f64 / start.elapsed().as_secs_f64());
+        pool.for_each(Blocks::new(&mut counts, 1), |_, count| count[0] = work());
+        best = best.max(counts.iter().sum::<usize>() as f64 / start.elapsed().as_secs_f64());
     }
     best
 }

@@ -16,8 +16,8 @@ mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub use self::neon::Neon;
-pub use self::pairs::{PairTile, SumStart};
 pub(super) use self::pairs::slot;
+pub use self::pairs::{PairTile, SumStart};
 pub use self::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use self::x86::{Avx2, Avx512};

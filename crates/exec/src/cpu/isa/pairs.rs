@@ -56,12 +56,7 @@ impl PairTile<'_> {
 
     /// The same without the instruction.
     #[inline(always)]
-    pub(super) fn emulate<
-        S: Simd,
-        const ROWS: usize,
-        const VECTORS: usize,
-        const A_ROW: usize,
-    >(
+    pub(super) fn emulate<S: Simd, const ROWS: usize, const VECTORS: usize, const A_ROW: usize>(
         self,
         simd: S,
     ) {

@@ -123,8 +123,8 @@ impl<E: Element, P: Slots> Kernel for PanelPacking<'_, E, P> {
     fn run<S: Simd>(self, simd: S) {
         // Two arms, so that the width is a constant in each.
         match self.side {
-            Side::A => P::pack(simd, self, S::TILE_ROWS),
-            Side::B => P::pack(simd, self, S::TILE_VECTORS * S::LANES),
+            Side::A => self.slots.pack(simd, self, S::TILE_ROWS),
+            Side::B => self.slots.pack(simd, self, S::TILE_VECTORS * S::LANES),
         }
     }
 }

@@ -15,10 +15,11 @@ pub(super) trait Slots: Copy + Send + Sync + 'static {
     const IN_PLACE: bool;
 
     /// Packs panels of `width` rows. Mark it `#[inline(always)]`.
-    fn pack<S: Simd, E: Element>(simd: S, packing: PanelPacking<'_, E, Self>, width: usize);
+    fn pack<S: Simd, E: Element>(self, simd: S, packing: PanelPacking<'_, E, Self>, width: usize);
 
     /// One register tile. Mark it `#[inline(always)]`.
     fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        self,
         simd: S,
         tile: PanelProduct<'_, Self>,
     );
@@ -32,12 +33,13 @@ impl Slots for Singles {
     const IN_PLACE: bool = true;
 
     #[inline(always)]
-    fn pack<S: Simd, E: Element>(simd: S, packing: PanelPacking<'_, E, Self>, width: usize) {
+    fn pack<S: Simd, E: Element>(self, simd: S, packing: PanelPacking<'_, E, Self>, width: usize) {
         pack_singles(simd, packing, width);
     }
 
     #[inline(always)]
     fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        self,
         simd: S,
         tile: PanelProduct<'_, Self>,
     ) {
@@ -53,12 +55,13 @@ impl Slots for Pairs {
     const IN_PLACE: bool = false;
 
     #[inline(always)]
-    fn pack<S: Simd, E: Element>(simd: S, packing: PanelPacking<'_, E, Self>, width: usize) {
+    fn pack<S: Simd, E: Element>(self, simd: S, packing: PanelPacking<'_, E, Self>, width: usize) {
         pack_pairs(simd, packing, width);
     }
 
     #[inline(always)]
     fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        self,
         simd: S,
         tile: PanelProduct<'_, Self>,
     ) {

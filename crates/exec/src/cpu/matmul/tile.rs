@@ -70,7 +70,7 @@ impl<P: Slots> RegisterTile<'_, P> {
                 simd.prefetch(self.sums, row * self.stride + line);
             }
         }
-        P::multiply::<S, ROWS, VECTORS>(simd, self);
+        self.slots.multiply::<S, ROWS, VECTORS>(simd, self);
     }
 }
 

@@ -41,12 +41,10 @@ fn as_factors<E: Element>(numbers: &[E]) -> Vec<bf16> {
 /// The definition's product; every element from its row and its column.
 fn defined<A: Element, B: Element>(a: View<'_, A>, b: View<'_, B>) -> Vec<u32> {
     let vector = |numbers: Vec<f32>| as_factors(&numbers);
-    let rows = (0..a.rows()).map(|row| {
-        vector((0..a.columns()).map(|k| a.at(row, k).widen()).collect())
-    });
-    let columns = (0..b.columns()).map(|column| {
-        vector((0..b.rows()).map(|k| b.at(k, column).widen()).collect())
-    });
+    let rows =
+        (0..a.rows()).map(|row| vector((0..a.columns()).map(|k| a.at(row, k).widen()).collect()));
+    let columns = (0..b.columns())
+        .map(|column| vector((0..b.rows()).map(|k| b.at(k, column).widen()).collect()));
     let columns: Vec<_> = columns.collect();
     rows.flat_map(|a| columns.iter().map(|b| bfloat16::dot(&a, b).to_bits()).collect::<Vec<_>>())
         .collect()
@@ -206,7 +204,11 @@ fn the_instruction_adds_as_the_definition_does() {
             let (a, b) = ([x, special[(i * 7 + j) % special.len()]], [y, special[j / 2]]);
             for sum in sums {
                 let sum = f32::from_bits(sum << 16);
-                let expected = bfloat16::add_pair(bfloat16::add_pair(0.0, [bfloat16::factor(sum), 0], [0x3F80, 0]), a, b);
+                let expected = bfloat16::add_pair(
+                    bfloat16::add_pair(0.0, [bfloat16::factor(sum), 0], [0x3F80, 0]),
+                    a,
+                    b,
+                );
                 let found = isa.run(OnePair { sum, a, b });
                 let both_nan = expected.is_nan() && found.is_nan();
                 assert!(
