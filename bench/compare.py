@@ -37,6 +37,9 @@ JOBS = {
     "124M, training step, float32": dict(work="train", sizes=GPT2, steps=3),
     "124M, evaluation, float32": dict(work="evaluate", sizes=GPT2, steps=3),
     "124M, training step, bfloat16": dict(work="train", sizes=GPT2, steps=2, dtype="bfloat16"),
+    "124M, evaluation, bfloat16": dict(work="evaluate", sizes=GPT2, steps=3, dtype="bfloat16"),
+    "shakespeare_char, training step, bfloat16": dict(
+        work="train", sizes=CHARS, steps=4, dtype="bfloat16"),
     # On a CPU without bfloat16 instructions, PyTorch takes minutes for the step above.
     "124M, one sequence of 64, bfloat16": dict(
         work="train", sizes=dict(GPT2, batch_size=1, block_size=64), steps=2, dtype="bfloat16"),
@@ -281,6 +284,7 @@ def processor():
                  if line.startswith("model name")]
         flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split()
         widest = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "no AVX2"
+        widest += " with bfloat16 products" if "avx512_bf16" in flags else ""
         return f"{names[0]} ({widest}), {platform.system()}"
     except (OSError, IndexError, StopIteration):
         return platform.processor() or platform.machine()

@@ -71,6 +71,16 @@ const CASES: &[(&str, Keys)] = &[
             ("gradient_accumulation_steps", "2"),
         ],
     ),
+    ("factors", FACTORS),
+];
+
+/// Products of bfloat16 factors. Machines without the instruction emulate it: the same bits.
+const FACTORS: Keys = &[
+    ("dtype", "bfloat16"),
+    ("matmul_dtype", "bfloat16"),
+    ("dropout", "0.1"),
+    ("bias", "True"),
+    ("gradient_accumulation_steps", "2"),
 ];
 
 /// (instruction set, case, hash of the losses, of the gradient norms, of the final weights).
@@ -159,7 +169,8 @@ fn trainer(folder: &Path, target: CpuTarget, keys: &[(&str, &str)]) -> Trainer {
         written.set(key, value).unwrap();
     }
     let config = written.resolve().unwrap();
-    let runner = Runner::Cpu(target);
+    let products = config.matmul_dtype().unwrap_or_default();
+    let runner = Runner::Cpu(target.with_products(products));
     let device = runner.device(&config).unwrap();
     let precision = runner.precision(&config);
     let setup =
@@ -268,6 +279,13 @@ fn recomputing_blocks_changes_no_bit() {
 #[test]
 fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
     check(&[], Some(STEPS / 2 + 3));
+}
+
+#[test]
+fn emulated_products_of_bfloat16_factors_have_the_bits_of_the_instruction() {
+    for isa in Isa::all().filter(|isa| isa.has_pairs()) {
+        assert_eq!(Some(train(isa.without_pairs(), FACTORS, None)), expected(isa, "factors"));
+    }
 }
 
 #[test]

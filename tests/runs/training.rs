@@ -82,6 +82,31 @@ fn a_resumed_run_continues_bit_for_bit() {
 }
 
 #[test]
+fn a_run_keeps_the_factors_of_its_products() {
+    let place = TestFolder::new();
+    let half = ["--dtype=bfloat16", "--eval_interval=8"];
+    let factors = ["--matmul_dtype=bfloat16"];
+    place.train(&[&half[..], &factors, &["--max_iters=24", "--out_dir=whole"]].concat());
+    place.train(&[&half[..], &factors, &["--max_iters=15", "--out_dir=parts"]].concat());
+    place.train(
+        &[&half[..], &["--matmul_dtype=float32", "--max_iters=15", "--out_dir=float"]].concat(),
+    );
+    assert!(exact(&place.path("parts")) != exact(&place.path("float")));
+
+    // Where the CPU lacks the instruction, the factors of `parts` are emulated, and it says so.
+    let resume = ["train", "--init_from=resume", "--max_iters=24"];
+    let ran = place.run(&[&resume[..], &["--out_dir=parts"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("other bits"), "{}", ran.stderr);
+    assert_eq!(exact(&place.path("whole")), exact(&place.path("parts")));
+    let ran = place.run(&[&resume[..], &factors, &["--out_dir=float"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note =
+        "was trained with `matmul_dtype` float32; with bfloat16, the run continues with other bits";
+    assert!(ran.stderr.contains(note), "{}", ran.stderr);
+}
+
+#[test]
 fn a_run_killed_at_many_points_ends_like_an_uninterrupted_one() {
     let place = TestFolder::new();
     // A save at every second step: many kills fall into one.

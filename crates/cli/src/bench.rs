@@ -6,6 +6,7 @@ use std::{fmt::Write as _, time::Duration};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fitgpt_commands::{Failure, plan};
 use fitgpt_config::{Config, Precision, Written};
+use fitgpt_program::Products;
 use fitgpt_run::{
     bench::{self, Effort, MachinePeaks, Measured, OpTimes, TimedProgram},
     device::Runner,
@@ -117,7 +118,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
         measured.programs.extend(bench::sampling(&sampling, &one, effort)?);
     }
     let baseline = match runner.gpu() {
-        None => Baseline::Host(MachinePeaks::measure(&config)?),
+        None => Baseline::Host(MachinePeaks::measure(&config, &runner)?),
         Some((driver_name, interface)) => {
             let sampling = estimate::one_sample(&planned.job);
             let bounds = RatedCard::known_as(driver_name)
@@ -200,7 +201,12 @@ fn text(name: &str, config: &Config, baseline: &Baseline, measured: &Measured) -
         Baseline::Host(machine) => {
             let gflops = format!("{:.0}", machine.peak_flops_per_s / 1e9);
             let gbytes = format!("{:.1}", machine.peak_bytes_per_s / 1e9);
-            let about = text_of::machine(machine.threads, machine.isa, gflops, gbytes);
+            let (threads, isa) = (machine.threads, machine.isa);
+            let about = if machine.factors == Products::Bfloat16.name() {
+                text_of::machine_of_pairs(threads, isa, gflops, gbytes)
+            } else {
+                text_of::machine(threads, isa, gflops, gbytes)
+            };
             let memory = resident.map_or_else(
                 || text_of::arena(planned),
                 |resident| text_of::resident(planned, resident),

@@ -20,6 +20,9 @@ pub enum Products {
 }
 
 impl Products {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Float32, Self::Bfloat16];
+
     /// As written in a config and in a checkpoint.
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +36,7 @@ impl Products {
 
     /// The arithmetic of that name.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Float32, Self::Bfloat16].into_iter().find(|products| products.name() == name)
+        Self::ALL.into_iter().find(|products| products.name() == name)
     }
 
     /// Factors of the depth of a product that lie next to each other in 32 bits when packed.

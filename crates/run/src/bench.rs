@@ -9,7 +9,7 @@ use fitgpt_exec::{
     cpu::{
         isa::Isa,
         pool::Pool,
-        rates::{peak_bytes_per_s, peak_flops_per_s},
+        rates::{peak_bytes_per_s, peak_flops_per_s, peak_pair_flops_per_s},
     },
 };
 use fitgpt_files::os;
@@ -18,13 +18,13 @@ use fitgpt_model::{
     programs::{ProgramHandle, SamplingHandles, TextTensors, TrainingHandles},
 };
 use fitgpt_program::{
-    Program,
+    Products, Program,
     units::{Bytes, ProgramId, TensorId},
 };
 use serde::Serialize;
 
 use super::{
-    device::threads,
+    device::{Runner, threads},
     init,
     setup::{RunSetup, Sampling},
 };
@@ -36,22 +36,29 @@ pub struct MachinePeaks {
     pub threads: usize,
     /// Their instruction set.
     pub isa: &'static str,
-    /// Fused multiply-adds on registers, all threads at once; one counts as two operations.
+    /// Fused multiply-adds on registers, all threads at once; one counts as two operations. Of
+    /// bfloat16 pairs if the job multiplies those with the machine's instruction.
     pub peak_flops_per_s: f64,
+    /// The factors of those products.
+    pub factors: &'static str,
     /// A copy of memory larger than every cache: bytes read and written.
     pub peak_bytes_per_s: f64,
 }
 
 impl MachinePeaks {
     /// Measures this machine; takes about a second.
-    pub fn measure(config: &Config) -> Result<Self, BackendError> {
+    pub fn measure(config: &Config, runner: &Runner) -> Result<Self, BackendError> {
         let (threads, isa) = (threads(config), Isa::best());
         let mut pool = Pool::new(threads)
             .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
+        let of_pairs = runner.products(config).filter(|factors| *factors == Products::Bfloat16);
+        let of_pairs = of_pairs.and_then(|_| peak_pair_flops_per_s(isa, &mut pool));
+        let factors = if of_pairs.is_some() { Products::Bfloat16 } else { Products::Float32 };
         Ok(Self {
             threads,
             isa: isa.name(),
-            peak_flops_per_s: peak_flops_per_s(isa, &mut pool),
+            peak_flops_per_s: of_pairs.unwrap_or_else(|| peak_flops_per_s(isa, &mut pool)),
+            factors: factors.name(),
             peak_bytes_per_s: peak_bytes_per_s(&mut pool),
         })
     }

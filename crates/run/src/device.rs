@@ -176,11 +176,9 @@ pub fn threads(config: &Config) -> usize {
     }
 }
 
-/// The factors of products on a CPU that has an instruction for bfloat16 factors or has not.
+/// The factors of products over bfloat16 activations, on a CPU that has an instruction for such
+/// factors or has not.
 pub fn products(config: &Config, has_pairs: bool) -> Products {
-    if config.precision_or(Precision::Float32) != Precision::Bfloat16 {
-        return Products::Float32;
-    }
     let best = if has_pairs { Products::Bfloat16 } else { Products::Float32 };
     config.matmul_dtype().unwrap_or(best)
 }

@@ -8,6 +8,13 @@ messages! {
         ja: "このマシン: {threads} スレッド、{isa}。積和演算 {gflops} GFLOP/s、メモリコピー {gbytes} GB/s",
         de: "dieser Rechner: Threads: {threads}, {isa}; Fused Multiply-Add {gflops} GFLOP/s, Speicherkopie {gbytes} GB/s",
     }
+    /// The machine, for a job with bfloat16 products.
+    machine_of_pairs(threads, isa, gflops, gbytes) {
+        en: "this machine: threads: {threads}, {isa}; bfloat16 products {gflops} GFLOP/s, memory copy {gbytes} GB/s",
+        zh: "本机：{threads} 个线程，{isa}；bfloat16 乘积峰值 {gflops} GFLOP/s，内存复制 {gbytes} GB/s",
+        ja: "このマシン: {threads} スレッド、{isa}。bfloat16 の積 {gflops} GFLOP/s、メモリコピー {gbytes} GB/s",
+        de: "dieser Rechner: Threads: {threads}, {isa}; bfloat16-Produkte {gflops} GFLOP/s, Speicherkopie {gbytes} GB/s",
+    }
     /// The job.
     job(name, millions, batch, block, dtype) {
         en: "{name}: {millions}M parameters, micro-batch of {batch} sequences of {block} tokens, {dtype}",

@@ -55,15 +55,9 @@ impl MatrixShape {
 }
 
 /// Floats of scratch.
-pub(super) fn scratch(
-    shape: MatrixShape,
-    dtype: DType,
-    products: Products,
-    threads: usize,
-) -> usize {
+pub(super) fn scratch(shape: MatrixShape, dtype: DType, threads: usize) -> usize {
     let floats = |count: usize| (count * dtype.size() as usize).div_ceil(size_of::<f32>());
-    let products =
-        shape.products().map(|product| product.in_slots(products).scratch_bytes(threads));
+    let products = shape.products().map(|product| product.scratch_bytes(threads));
     let products = products.into_iter().max().unwrap_or(0).div_ceil(size_of::<f32>() as u64);
     let sums = 2 * update::norm_blocks(shape.count()); // f64
     let gram = floats(shape.short() * shape.short());
@@ -108,7 +102,7 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
     let gram_count = shape.short() * shape.short();
     let (gram, rest) = take::<E>(rest, gram_count);
     let (polynomial, scratch) = take::<E>(rest, gram_count);
-    let (isa, products) = (machine.isa, machine.products::<E>());
+    let isa = machine.isa;
 
     let factor = update::gradient_factor(muon.grad_clip, arguments, norm);
     let parts = (
@@ -134,7 +128,7 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
             b: short_rows.transposed(),
             out: Grid::new(gram, short),
             epilogue: Store::default(),
-            products,
+            products: Products::Float32,
             scratch: &mut *scratch,
         }
         .run(isa, &mut machine.pool);
@@ -144,7 +138,7 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
             b: square,
             out: Grid::new(polynomial, short),
             epilogue: AddScaled { matrix: gram, columns: short, factor: b, scale: c },
-            products,
+            products: Products::Float32,
             scratch: &mut *scratch,
         }
         .run(isa, &mut machine.pool);
@@ -155,7 +149,7 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
             b: right,
             out: Grid::new(next, inputs),
             epilogue: AddScaled { matrix: x, columns: inputs, factor: a, scale: 1.0 },
-            products,
+            products: Products::Float32,
             scratch: &mut *scratch,
         }
         .run(isa, &mut machine.pool);

@@ -7,7 +7,7 @@
 use std::slice;
 
 pub(super) use crate::cpu::isa::SumStart;
-use crate::cpu::isa::{Kernel, Simd};
+use crate::cpu::isa::{Kernel, PairTile, Simd};
 
 /// `c[m][n] (+)= Σ a[m][k] b[k][n]`
 pub(super) struct TileProduct<'a> {
@@ -151,6 +151,86 @@ impl TileProduct<'_> {
                 simd.store(sum, c);
             }
         }
+    }
+}
+
+/// [`TileProduct`] of bfloat16 pairs: a step of depth is a pair.
+pub(super) struct PairProduct<'a> {
+    /// Pair (m, k) is at `m * A_ROW + k * a_depth`; `A_ROW` is a parameter of [`run`](Self::run).
+    pub(super) a: &'a [f32],
+    pub(super) a_depth: usize,
+    /// Row `k` starts at `k * b_stride`.
+    pub(super) b: &'a [f32],
+    pub(super) b_stride: usize,
+    /// Row `m` starts at `m * c_stride`.
+    pub(super) c: &'a mut [f32],
+    pub(super) c_stride: usize,
+    pub(super) rows: usize,
+    /// A multiple of the lanes.
+    pub(super) columns: usize,
+    /// Pairs of each sum, at least one.
+    pub(super) depth: usize,
+    pub(super) sum: SumStart,
+}
+
+impl PairProduct<'_> {
+    /// Computes the product.
+    #[inline(always)]
+    pub(super) fn run<S: Simd, const A_ROW: usize>(mut self, simd: S) {
+        assert!(self.columns.is_multiple_of(S::LANES));
+        let mut column = 0;
+        while S::TILE_VECTORS >= 2 && column + 2 * S::LANES <= self.columns {
+            self.panel::<S, 2, A_ROW>(simd, column);
+            column += 2 * S::LANES;
+        }
+        while column < self.columns {
+            self.panel::<S, 1, A_ROW>(simd, column);
+            column += S::LANES;
+        }
+    }
+
+    #[inline(always)]
+    fn panel<S: Simd, const V: usize, const A_ROW: usize>(&mut self, simd: S, column: usize) {
+        // Array lengths cannot be associated constants; only one arm is compiled.
+        let done = match S::TILE_ROWS {
+            12 => {
+                let whole = whole_tiles(self.rows, 12, 8);
+                let row = self.tiles::<S, 12, V, A_ROW>(simd, 0, column, whole);
+                self.tiles::<S, 8, V, A_ROW>(simd, row, column, (self.rows - row) / 8)
+            }
+            6 => {
+                let whole = whole_tiles(self.rows, 6, 5);
+                let row = self.tiles::<S, 6, V, A_ROW>(simd, 0, column, whole);
+                self.tiles::<S, 5, V, A_ROW>(simd, row, column, (self.rows - row) / 5)
+            }
+            _ => 0,
+        };
+        let row = self.tiles::<S, 4, V, A_ROW>(simd, done, column, (self.rows - done) / 4);
+        self.tiles::<S, 1, V, A_ROW>(simd, row, column, self.rows - row);
+    }
+
+    /// Computes `count` tiles from row `row` on and returns the row after them.
+    #[inline(always)]
+    fn tiles<S: Simd, const R: usize, const V: usize, const A_ROW: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        column: usize,
+        count: usize,
+    ) -> usize {
+        for row in (row..).step_by(R).take(count) {
+            simd.pair_tile::<R, V, A_ROW>(PairTile {
+                a: &self.a[row * A_ROW..],
+                a_depth: self.a_depth,
+                b: &self.b[column..],
+                b_stride: self.b_stride,
+                c: &mut self.c[row * self.c_stride + column..],
+                c_stride: self.c_stride,
+                depth: self.depth,
+                sum: self.sum,
+            });
+        }
+        row + count * R
     }
 }
 

@@ -119,11 +119,13 @@ impl Scratch<'_> {
             }
             Op::Attention { out, heads, .. } => {
                 let seq = self.program.get(out).shape[1] as usize;
-                attention::forward_scratch(seq, heads.channels as usize, threads)
+                let products = self.products(self.dtype(out));
+                attention::forward_scratch(seq, heads.channels as usize, products, threads)
             }
             Op::AttentionBackward { out, heads, .. } => {
                 let seq = self.program.get(out).shape[1] as usize;
-                attention::backward_scratch(seq, heads.channels as usize, threads)
+                let products = self.products(self.dtype(out));
+                attention::backward_scratch(seq, heads.channels as usize, products, threads)
             }
             Op::CachedAttention { keys, heads, .. } => {
                 let capacity = self.program.get(keys).shape[1] as usize;
@@ -143,8 +145,7 @@ impl Scratch<'_> {
             }
             Op::Muon { parameter, ref muon, .. } => {
                 let (out, inputs) = (self.rows(parameter), self.columns(parameter));
-                let products = self.products(muon.dtype);
-                muon::scratch(muon::MatrixShape { out, inputs }, muon.dtype, products, threads)
+                muon::scratch(muon::MatrixShape { out, inputs }, muon.dtype, threads)
             }
             Op::Embed { .. }
             | Op::Dropout { .. }

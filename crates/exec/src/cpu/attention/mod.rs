@@ -15,6 +15,9 @@
 
 mod heads;
 mod tile;
+mod factors;
+mod pairs;
+mod singles;
 mod backward;
 mod cached;
 mod forward;
