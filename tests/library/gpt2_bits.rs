@@ -91,18 +91,21 @@ const BITS: &[(&str, &str, u64, u64, u64)] = &[
     ("avx512", "dropout", 0x3e8f_6a60_95d9_fbc8, 0xb002_ea8e_27b5_5e9c, 0xdf15_7d46_de32_fbbd),
     ("avx512", "bias", 0xca4e_07c4_8b9f_275b, 0xe3d1_5e98_a3bf_b8e4, 0x0bee_8bd5_7df0_f4b2),
     ("avx512", "all", 0xed05_fb4b_b0cb_1b6f, 0x575a_3acf_c830_8137, 0xcbb3_a80f_1c5f_c1e3),
+    ("avx512", "factors", 0x199f_8e95_dd98_7b5c, 0x20f7_150a_2207_9ab4, 0x9150_6a2a_50fb_a88b),
     ("avx2", "float32", 0x517a_58b6_13d6_2cc4, 0x0e97_8061_676e_e73a, 0xfaa4_2c57_eb13_9d16),
     ("avx2", "bfloat16", 0x0a89_a305_52b2_1376, 0x35e8_c701_982b_c025, 0x9faa_f656_577f_f585),
     ("avx2", "float16", 0xff66_380d_bae6_43a4, 0x10de_a007_0474_3ab2, 0xc916_6731_a134_f7d6),
     ("avx2", "dropout", 0x9458_fb28_65e6_3c2c, 0x9a24_2975_8b81_e16d, 0x6c8f_767d_18d6_e948),
     ("avx2", "bias", 0x9ec5_6b5b_f4e9_c5ee, 0x943e_f733_eafd_d104, 0xc943_1a81_b863_9743),
     ("avx2", "all", 0xf892_6848_d05b_2e2a, 0x3b60_f374_9480_72d0, 0x93a4_d725_3e66_78e7),
+    ("avx2", "factors", 0x351b_9a3e_c2c2_e69d, 0xfdfc_03f6_24b3_f11a, 0x8498_e449_955f_b315),
     ("portable", "float32", 0x489a_2751_e9cb_812d, 0xd0cf_2354_89e3_82d9, 0x57b4_9263_8fe9_2793),
     ("portable", "bfloat16", 0x4d29_bd75_b37a_686b, 0xa024_98d9_ac6d_dda9, 0x9298_4098_5ddc_d607),
     ("portable", "float16", 0xda3f_ac6e_a398_bf97, 0x2792_6175_21c7_2879, 0x55d5_d96f_8277_6f6b),
     ("portable", "dropout", 0x05a5_58ed_3022_ff28, 0xb64d_425c_9a40_3ce6, 0xe513_c025_3eb9_f3ad),
     ("portable", "bias", 0x9773_7cb0_05f0_cdfb, 0xc6fa_8d56_9b04_a93b, 0xef43_dfa6_0996_ae76),
     ("portable", "all", 0xcba5_effc_e830_f323, 0xc0d2_8c75_ea8e_3be8, 0x29eb_8cd2_2503_dd63),
+    ("portable", "factors", 0x43b3_1fc9_f610_340a, 0xc5c8_aacf_5834_30e6, 0x04fd_6c9d_3d75_9477),
 ];
 
 /// The instruction sets of the machine that the table was written on.

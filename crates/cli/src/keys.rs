@@ -35,6 +35,7 @@ impl Topic {
                 | "drop_stale_logits"
                 | "loss_alone"
                 | "dtype"
+                | "matmul_dtype"
                 | "device"
                 | "threads"
                 | "lanes",

@@ -280,3 +280,41 @@ pub fn introduction(lang: Lang, start: &Start, config: &Config) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_checkpoint::Scaler;
+
+    use super::*;
+
+    fn resumed(stored: Option<&str>, written: Option<Products>) -> Option<Products> {
+        let position = RunPosition {
+            step: 3,
+            updates: 3,
+            best_val_loss: None,
+            best_step: None,
+            scaler: Scaler::NONE,
+        };
+        let config = Config::default();
+        let mut document = Document::new(&position, &config, None);
+        match stored {
+            Some(name) => document.config.insert("matmul_dtype".to_owned(), name.into()),
+            None => document.config.remove("matmul_dtype"),
+        };
+        let written = written.map(|it| ("matmul_dtype", it.name().into()));
+        // What `resume` merges: the checkpoint's keys, then those that were written.
+        let there = stored.map(|name| ("matmul_dtype", name.into()));
+        let config = config.with("test", there.into_iter().chain(written)).unwrap();
+        with_products(config, &document, false, |_| {}).ok().unwrap().matmul_dtype()
+    }
+
+    #[test]
+    fn a_resumed_run_keeps_its_factors_unless_others_are_written() {
+        let [float32, bfloat16] = Products::ALL;
+        assert_eq!(resumed(Some("bfloat16"), None), Some(bfloat16));
+        assert_eq!(resumed(Some("bfloat16"), Some(float32)), Some(float32));
+        // Earlier versions had float32 factors and no key.
+        assert_eq!(resumed(None, None), Some(float32));
+        assert_eq!(resumed(None, Some(bfloat16)), Some(bfloat16));
+    }
+}

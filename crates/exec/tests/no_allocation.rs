@@ -21,7 +21,7 @@ use fitgpt_model::{
     training::{Recompute, Training},
 };
 use fitgpt_program::{
-    Adam, Gelu, Life, Names,
+    Adam, Gelu, Life, Names, Products,
     memory::{place, verify},
     units::{Bytes, DType, ProgramId, TensorId},
 };
@@ -82,13 +82,18 @@ fn training(dropout: f32, activations: DType) -> Training {
     }
 }
 
-fn target() -> CpuTarget {
-    CpuTarget::new(2, Isa::best())
-}
+/// Types of activations, and the factors of their products.
+const ARITHMETICS: [(DType, Products); 4] = [
+    (DType::F32, Products::Float32),
+    (DType::Bf16, Products::Float32),
+    (DType::Bf16, Products::Bfloat16),
+    (DType::F16, Products::Float32),
+];
 
-fn backend(programs: Vec<fitgpt_program::Program>) -> Cpu {
-    let plan = verify(place(programs, &target()).unwrap(), &target()).unwrap();
-    let mut cpu = Cpu::new(plan, target(), Watch::Off).unwrap();
+fn backend(programs: Vec<fitgpt_program::Program>, products: Products) -> Cpu {
+    let target = CpuTarget::new(2, Isa::best()).with_products(products);
+    let plan = verify(place(programs, &target).unwrap(), &target).unwrap();
+    let mut cpu = Cpu::new(plan, target, Watch::Off).unwrap();
     // State that can train: small numbers of both signs, positive second moments.
     let state = cpu.plan().program(ProgramId::FIRST).state().to_vec();
     for (index, tensor) in state.iter().enumerate() {
@@ -117,13 +122,14 @@ fn load(cpu: &mut Cpu, program: ProgramId, tokens: &[u32]) {
 fn a_step_an_evaluation_and_a_token_allocate_nothing() {
     let tokens: Vec<u32> = (0..240).map(|i| i * 7 % 100).collect();
     for dropout in [0.0, 0.1] {
-        for activations in [DType::F32, DType::Bf16, DType::F16] {
+        for (activations, products) in ARITHMETICS {
             let training = training(dropout, activations);
-            let mut cpu = backend(vec![
+            let programs = vec![
                 train(&MODEL, &training, Names::Kept).program,
                 update(&MODEL, &training, Names::Kept).program,
                 evaluate(&MODEL, &training, Names::Kept).program,
-            ]);
+            ];
+            let mut cpu = backend(programs, products);
             let mut step = |number: u64| {
                 let arguments = Arguments {
                     step: number,
@@ -142,11 +148,10 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
             assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{dropout}, {activations}");
         }
     }
-    for activations in [DType::F32, DType::Bf16] {
-        let mut cpu = backend(vec![
-            prefill(&MODEL, 2, activations).program,
-            decode(&MODEL, 2, activations).program,
-        ]);
+    for (activations, products) in ARITHMETICS {
+        let programs =
+            vec![prefill(&MODEL, 2, activations).program, decode(&MODEL, 2, activations).program];
+        let mut cpu = backend(programs, products);
         let mut sample = || {
             for cache_row in [0, 1] {
                 load(&mut cpu, ProgramId(0), &tokens);

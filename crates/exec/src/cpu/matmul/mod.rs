@@ -22,9 +22,9 @@
 mod block;
 mod column_sums;
 mod epilogue;
+mod slots;
 mod pack;
 mod tile;
-mod slots;
 
 #[cfg(test)]
 mod tests;
@@ -40,9 +40,9 @@ pub use self::{
 };
 use self::{
     block::{BlockLimits, Blocking},
-    pack::{PanelPacking, Side},
-    slots::{Pairs, Singles, Slots},
-    tile::PanelProduct,
+    pack::{PackedSlots, PanelPacking, Side},
+    slots::{Pairs, Singles},
+    tile::{MultipliedSlots, PanelProduct},
 };
 pub(crate) use self::{
     column_sums::ColumnSums,
@@ -264,6 +264,11 @@ where
         }
     }
 }
+
+/// What panels hold.
+trait Slots: PackedSlots + MultipliedSlots {}
+
+impl<P: PackedSlots + MultipliedSlots> Slots for P {}
 
 /// Runs a product through [`Isa::run`].
 struct RunProduct<'a, 'p, A, B, O, E, P> {

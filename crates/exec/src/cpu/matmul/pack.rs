@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::slots::{Pairs, Singles, Slots};
+use super::slots::{Pairs, Singles};
 use crate::cpu::{
     element::Element,
     isa::{Kernel, Simd, Strided, TransposeSize},
@@ -117,7 +117,34 @@ pub(super) enum Side {
     B,
 }
 
-impl<E: Element, P: Slots> Kernel for PanelPacking<'_, E, P> {
+/// How slots are packed.
+pub(super) trait PackedSlots: Copy + Send + Sync + 'static {
+    /// Whether a view can be used without packing.
+    const IN_PLACE: bool;
+
+    /// Packs panels of `width` rows. Mark it `#[inline(always)]`.
+    fn pack<S: Simd, E: Element>(self, simd: S, packing: PanelPacking<'_, E, Self>, width: usize);
+}
+
+impl PackedSlots for Singles {
+    const IN_PLACE: bool = true;
+
+    #[inline(always)]
+    fn pack<S: Simd, E: Element>(self, simd: S, packing: PanelPacking<'_, E, Self>, width: usize) {
+        pack_singles(simd, packing, width);
+    }
+}
+
+impl PackedSlots for Pairs {
+    const IN_PLACE: bool = false;
+
+    #[inline(always)]
+    fn pack<S: Simd, E: Element>(self, simd: S, packing: PanelPacking<'_, E, Self>, width: usize) {
+        pack_pairs(simd, packing, width);
+    }
+}
+
+impl<E: Element, P: PackedSlots> Kernel for PanelPacking<'_, E, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -130,11 +157,7 @@ impl<E: Element, P: Slots> Kernel for PanelPacking<'_, E, P> {
 }
 
 #[inline(always)]
-pub(super) fn pack_singles<S: Simd, E: Element>(
-    simd: S,
-    packing: PanelPacking<'_, E, Singles>,
-    width: usize,
-) {
+fn pack_singles<S: Simd, E: Element>(simd: S, packing: PanelPacking<'_, E, Singles>, width: usize) {
     let PanelPacking { from, vectors, depth, to, .. } = packing;
     assert!(width <= WIDTH_MAX && vectors.end <= from.rows && depth.end <= from.columns);
     assert_eq!(to.len(), vectors.len().next_multiple_of(width) * depth.len());
@@ -150,11 +173,7 @@ pub(super) fn pack_singles<S: Simd, E: Element>(
 }
 
 #[inline(always)]
-pub(super) fn pack_pairs<S: Simd, E: Element>(
-    simd: S,
-    packing: PanelPacking<'_, E, Pairs>,
-    width: usize,
-) {
+fn pack_pairs<S: Simd, E: Element>(simd: S, packing: PanelPacking<'_, E, Pairs>, width: usize) {
     let PanelPacking { from, vectors, depth, to, .. } = packing;
     assert!(width <= WIDTH_MAX && vectors.end <= from.rows);
     assert!(depth.end <= from.columns.div_ceil(2));

@@ -1,6 +1,6 @@
 //! The register tile, the inner loop of a product.
 
-use super::slots::{Pairs, Singles, Slots};
+use super::slots::{Pairs, Singles};
 use crate::cpu::isa::{Kernel, PairTile, Simd, SumStart};
 
 /// Numbers in a cache line.
@@ -23,7 +23,17 @@ pub(super) struct PanelProduct<'a, P> {
     pub(super) is_first: bool,
 }
 
-impl<P: Slots> Kernel for PanelProduct<'_, P> {
+/// How slots are multiplied.
+pub(super) trait MultipliedSlots: Copy + Send + Sync + 'static {
+    /// One register tile. Mark it `#[inline(always)]`.
+    fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        self,
+        simd: S,
+        tile: PanelProduct<'_, Self>,
+    );
+}
+
+impl<P: MultipliedSlots> Kernel for PanelProduct<'_, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -51,7 +61,7 @@ impl<P: Slots> Kernel for PanelProduct<'_, P> {
 /// The same for one panel of `a`.
 type RegisterTile<'a, P> = PanelProduct<'a, P>;
 
-impl<P: Slots> RegisterTile<'_, P> {
+impl<P: MultipliedSlots> RegisterTile<'_, P> {
     /// Uses a smaller tile for few rows, because padding rows cost as much as others.
     #[inline(always)]
     fn by_rows<S: Simd, const ROWS: usize, const HALF: usize, const VECTORS: usize>(self, simd: S) {
@@ -74,48 +84,54 @@ impl<P: Slots> RegisterTile<'_, P> {
     }
 }
 
-#[inline(always)]
-pub(super) fn multiply_singles<S: Simd, const ROWS: usize, const VECTORS: usize>(
-    simd: S,
-    of: RegisterTile<'_, Singles>,
-) {
-    let mut tile = [[simd.splat(0.0); VECTORS]; ROWS];
-    let steps = of.a.chunks_exact(S::TILE_ROWS).zip(of.b.chunks_exact(VECTORS * S::LANES));
-    for (a, b) in steps {
-        let b: [S::Lanes; VECTORS] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
-        for (row, &a) in tile.iter_mut().zip(a) {
-            let a = simd.splat(a);
-            for (sum, b) in row.iter_mut().zip(b) {
-                *sum = simd.fma(a, b, *sum);
+impl MultipliedSlots for Singles {
+    #[inline(always)]
+    fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        self,
+        simd: S,
+        of: RegisterTile<'_, Self>,
+    ) {
+        let mut tile = [[simd.splat(0.0); VECTORS]; ROWS];
+        let steps = of.a.chunks_exact(S::TILE_ROWS).zip(of.b.chunks_exact(VECTORS * S::LANES));
+        for (a, b) in steps {
+            let b: [S::Lanes; VECTORS] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
+            for (row, &a) in tile.iter_mut().zip(a) {
+                let a = simd.splat(a);
+                for (sum, b) in row.iter_mut().zip(b) {
+                    *sum = simd.fma(a, b, *sum);
+                }
             }
         }
-    }
-    let width = VECTORS * S::LANES;
-    // Indices rather than iterators, so that the tile stays in registers.
-    for (row, tile) in tile.iter().enumerate() {
-        let sums = &mut of.sums[row * of.stride..][..width];
-        for (v, &sum) in tile.iter().enumerate() {
-            let sums = &mut sums[v * S::LANES..];
-            let sum = if of.is_first { sum } else { simd.add(simd.load(sums), sum) };
-            simd.store(sum, sums);
+        let width = VECTORS * S::LANES;
+        // Indices rather than iterators, so that the tile stays in registers.
+        for (row, tile) in tile.iter().enumerate() {
+            let sums = &mut of.sums[row * of.stride..][..width];
+            for (v, &sum) in tile.iter().enumerate() {
+                let sums = &mut sums[v * S::LANES..];
+                let sum = if of.is_first { sum } else { simd.add(simd.load(sums), sum) };
+                simd.store(sum, sums);
+            }
         }
     }
 }
 
-#[inline(always)]
-pub(super) fn multiply_pairs<S: Simd, const ROWS: usize, const VECTORS: usize>(
-    simd: S,
-    of: RegisterTile<'_, Pairs>,
-) {
-    let b_stride = VECTORS * S::LANES;
-    simd.pair_tile::<ROWS, VECTORS, 1>(PairTile {
-        a: of.a,
-        a_depth: S::TILE_ROWS,
-        b: of.b,
-        b_stride,
-        c: of.sums,
-        c_stride: of.stride,
-        depth: of.b.len() / b_stride,
-        sum: if of.is_first { SumStart::New } else { SumStart::Continued },
-    });
+impl MultipliedSlots for Pairs {
+    #[inline(always)]
+    fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        self,
+        simd: S,
+        of: RegisterTile<'_, Self>,
+    ) {
+        let b_stride = VECTORS * S::LANES;
+        simd.pair_tile::<ROWS, VECTORS, 1>(PairTile {
+            a: of.a,
+            a_depth: S::TILE_ROWS,
+            b: of.b,
+            b_stride,
+            c: of.sums,
+            c_stride: of.stride,
+            depth: of.b.len() / b_stride,
+            sum: if of.is_first { SumStart::New } else { SumStart::Continued },
+        });
+    }
 }
