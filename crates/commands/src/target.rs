@@ -68,9 +68,10 @@ pub struct PlanTarget {
     pub runner: Runner,
 }
 
-/// `config` with one thread: a plan for a card must not depend on the host that makes it.
+/// `config` with one thread and float32 factors: a plan for a card must not depend on the host that
+/// makes it.
 pub fn for_a_card(config: &Config) -> Result<Config, Failure> {
-    Ok(config.with("gpu", [("threads", 1i64.into())])?)
+    Ok(config.with("gpu", [("threads", 1i64.into()), ("matmul_dtype", "float32".into())])?)
 }
 
 impl PlanTarget {
