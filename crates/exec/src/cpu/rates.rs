@@ -36,7 +36,7 @@ pub fn peak_pair_flops_per_s(isa: Isa, pool: &mut Pool) -> Option<f64> {
     const ROUNDS: usize = 5_000;
     const ROWS: usize = 12;
     const COLUMNS: usize = 32;
-    const DEPTH: usize = 160;
+    const DEPTH: usize = 120;
     struct PairProducts;
     impl Kernel for PairProducts {
         type Output = usize;

@@ -182,7 +182,9 @@ impl<'a, E: Element, F: BackwardFactors<'a>> Kernel for BackwardTask<'a, E, F> {
         let both = both.zip(sums.d_values.chunks_exact(padded(size)));
         for (row, (d_key, d_value)) in (0..seq).zip(both) {
             if key_scale.to_bits() != 1.0_f32.to_bits() {
-                d_key.iter_mut().for_each(|x| *x *= key_scale);
+                for x in d_key.iter_mut() {
+                    *x *= key_scale;
+                }
             }
             E::narrow_with(simd, &d_key[..size], d_keys.row(row));
             E::narrow_with(simd, &d_value[..size], d_values.row(row));

@@ -20,7 +20,7 @@ fn patterns(len: usize, seed: u32) -> Vec<bf16> {
             2 | 3 => bf16::from_bits((bits & 0x87FF) | 0x1800),
             4 => bf16::from_bits((bits & 0x80FF) | 0x3F00),
             // Up to 2⁴⁰, so that no sum is infinite.
-            5 => bf16::from_bits(bits % 0x5380 | (bits & 0x8000)),
+            5 => bf16::from_bits((bits % 0x5380) | (bits & 0x8000)),
             _ => bf16::from_f32((f32::from(bits) - 32768.0) / 20000.0),
         }
     };
