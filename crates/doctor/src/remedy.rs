@@ -189,6 +189,8 @@ named! {
         BatchAndLength = "batch-and-length",
         /// The config of the run.
         Config = "config",
+        /// Whether the given config is the one that ran: the log shows more memory than it needs.
+        AnotherConfig = "another-config",
         /// The card.
         WhichCard = "which-card",
         /// Other processes on the card.

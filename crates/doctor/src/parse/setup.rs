@@ -149,10 +149,11 @@ const FAMILIES: [&str; 18] = [
 type Field = fn(&mut Setup) -> &mut Option<u64>;
 
 /// Keys of all stacks, in lower case.
-const KEYS: [(&str, Field); 43] = [
+const KEYS: [(&str, Field); 44] = [
     ("hidden_size", |s| &mut s.width),
     ("n_embd", |s| &mut s.width),
     ("dim", |s| &mut s.width),
+    ("model_dim", |s| &mut s.width),
     ("n_layers", |s| &mut s.layers),
     ("num_hidden_layers", |s| &mut s.layers),
     ("vocab_size", |s| &mut s.vocab),

@@ -45,6 +45,13 @@ pub(super) fn of(
         (R::SmallerMicroBatch, S::NanoGpt) => {
             vec![format!("fitgpt fit {}", invocation.target())]
         }
+        (R::SmallerMicroBatch, _) if analysis.log.clues.has(Clue::NanoChat) => {
+            vec![format!("--device-batch-size {batch}")]
+        }
+        // Its targets are shifted already.
+        (R::ChunkedLoss, _) if analysis.log.clues.has(Clue::NanoChat) => {
+            one("cut_cross_entropy.linear_cross_entropy(hidden, lm_head.weight, targets)")
+        }
         (R::SmallerMicroBatch, S::HfTrainer) => {
             vec![format!("--per_device_train_batch_size {batch} --gradient_accumulation_steps {accumulation}")]
         }
@@ -198,7 +205,10 @@ pub(super) fn of(
         (R::RecordSnapshot, _) => vec![
             "torch.cuda.memory._record_memory_history()  # first line of the script".to_owned(),
             "torch.cuda.memory._dump_snapshot(\"oom.pickle\")  # in `except torch.OutOfMemoryError`".to_owned(),
-            "fitgpt doctor oom.pickle".to_owned(),
+            match invocation.config() {
+                Some(config) => format!("fitgpt doctor oom.pickle --config {config}"),
+                None => "fitgpt doctor oom.pickle".to_owned(),
+            },
         ],
         (R::OrtArena, _) => one(
             "InferenceSession(path, providers=[(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\", \"gpu_mem_limit\": 4 << 30})])",

@@ -133,6 +133,9 @@ pub(crate) fn do_next(
 }
 
 fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> Option<Question> {
+    if analysis.refuted_bytes.is_some() {
+        return Some(Question::AnotherConfig);
+    }
     let cause = findings.iter().find(|finding| finding.is_cause);
     match cause.map(|finding| (&finding.cause, finding.certainty)) {
         Some((Cause::DeviceSideError { is_shown: false }, _)) => return Some(Question::IdsInRange),

@@ -79,12 +79,14 @@ impl Decoder {
     fn of_sizes(log: &Log) -> Option<Self> {
         let width = log.setup.width.filter(|width| *width >= 256 && width.is_multiple_of(64))?;
         let layers = log.setup.layers.filter(|layers| (2..=512).contains(layers))?;
+        let vocab = log.setup.vocab.unwrap_or(0);
+        // Twelve matrices of width × width in a block, and two embeddings.
         let block = width.saturating_mul(width).saturating_mul(12);
-        let millions = block.saturating_mul(layers) / 1_000_000;
-        Some(Self {
-            name: format!("a model of {layers} layers of {width}"),
-            ..Self::of_millions(millions)
-        })
+        let embeddings = vocab.saturating_mul(width).saturating_mul(2);
+        let parameters = block.saturating_mul(layers).saturating_add(embeddings);
+        let name = format!("a model of {layers} layers of {width}");
+        let (ffn, queries, keys) = (width.saturating_mul(4), width, width);
+        Some(Self { name, parameters, width, ffn, vocab, layers, queries, keys })
     }
 
     /// A model of which only the size is known: "a 7B model".

@@ -61,9 +61,14 @@ pub(crate) fn domain(log: &Log) -> Domain {
         return Domain::Serving;
     }
     let model = log.setup.model();
-    let is_decoder =
-        words.any(&[Clue::Decoder, Clue::Gpt2, Clue::Megatron, Clue::TuningKit, Clue::Trl])
-            || model.is_some_and(fitgpt_model::published::Published::is_decoder);
+    let is_decoder = words.any(&[
+        Clue::Decoder,
+        Clue::Gpt2,
+        Clue::NanoChat,
+        Clue::Megatron,
+        Clue::TuningKit,
+        Clue::Trl,
+    ]) || model.is_some_and(fitgpt_model::published::Published::is_decoder);
     let is_other =
         words.any(&[Clue::Vision, Clue::Audio, Clue::Diffusion, Clue::TextEncoder, Clue::Science]);
     let trains = words.any(&TRAINERS) || words.has(Clue::Trains) || learns;

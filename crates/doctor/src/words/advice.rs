@@ -402,6 +402,12 @@ fitgpt_say::messages! {
         ja: "どの設定を使いましたか。`--config FILE.py` と上書きを渡すと、収まる変更を計算します",
         de: "welche Konfiguration wurde benutzt? Mit `--config FILE.py` und den Angaben der Kommandozeile berechnet der Doktor Änderungen, die passen",
     }
+    another_config() {
+        en: "is this the config that ran, with its overrides, and is the script nanoGPT's? The log shows more memory than it needs",
+        zh: "运行的是这份配置（连同命令行覆盖）吗？脚本是 nanoGPT 的吗？日志显示的占用超过它的需要",
+        ja: "実行されたのはこの設定（上書きを含む）で、スクリプトは nanoGPT のものですか。ログの使用量がこの設定の必要量を超えています",
+        de: "ist das die Konfiguration, die lief, mit ihren Überschreibungen, und ist das Skript das von nanoGPT? Das Log zeigt mehr Speicher, als sie braucht",
+    }
     which_card() {
         en: "which card is it, and what does `nvidia-smi` show while the program runs?",
         zh: "是哪张显卡，程序运行时 `nvidia-smi` 显示什么？",
@@ -510,6 +516,7 @@ impl Say for Question {
             Self::WhichModel => which_model(lang),
             Self::BatchAndLength => batch_and_length(lang),
             Self::Config => config_used(lang),
+            Self::AnotherConfig => another_config(lang),
             Self::WhichCard => which_card(lang),
             Self::WhoElse => who_else(lang),
             Self::KernelLog => kernel_log(lang),

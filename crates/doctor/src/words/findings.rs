@@ -5,7 +5,7 @@ use fitgpt_say::{Lang, Say};
 
 use super::{open, optional, size};
 use crate::{
-    cause::{Cause, GrowthSign, HostSign, OtherFailure, RequestedTensor, Reservation},
+    cause::{Cause, GrowthSign, HostSign, RequestedTensor, Reservation},
     diagnosis::Finding,
     facts::{Certainty, ShareName, TensorName},
 };
@@ -247,30 +247,6 @@ fitgpt_say::messages! {
         zh: "数据加载进程占满了用来传递批的 `/dev/shm`",
         ja: "データローダーのワーカーが、バッチの受け渡しに使う `/dev/shm` を使い切りました",
         de: "die Worker des Data-Loaders haben `/dev/shm` gefüllt, über das sie Batches weitergeben",
-    }
-    not_memory_assert() {
-        en: "this is not a memory error: an assertion in a GPU kernel failed, usually because of a token id or label out of range",
-        zh: "这不是内存问题：GPU 内核中的检查失败，通常是 token id 或标签超出范围",
-        ja: "メモリ不足ではありません。GPU カーネル内のアサーションが失敗しました。多くはトークン ID やラベルの範囲外です",
-        de: "das ist kein Speicherfehler: eine Assertion in einem GPU-Kernel schlug fehl, meist wegen einer Token-ID oder eines Labels außerhalb des Bereichs",
-    }
-    not_memory_access() {
-        en: "this is not a memory shortage: a GPU kernel accessed an illegal address",
-        zh: "这不是内存问题：GPU 内核访问了非法地址",
-        ja: "メモリ不足ではありません。GPU カーネルが不正なアドレスにアクセスしました",
-        de: "das ist kein Speichermangel: ein GPU-Kernel griff auf eine unzulässige Adresse zu",
-    }
-    not_memory_watchdog() {
-        en: "this is not a memory error: the system stopped the GPU because it computed for too long without a pause for the display",
-        zh: "这不是内存问题：GPU 连续计算太久、没有为显示留出时间，被系统终止",
-        ja: "メモリ不足ではありません。GPU が画面表示のための間を置かずに長く計算したため、システムが停止しました",
-        de: "das ist kein Speicherfehler: das System hat die GPU angehalten, weil sie zu lange ohne Pause für die Anzeige rechnete",
-    }
-    not_memory_worker() {
-        en: "this is not a memory error: a data loader worker crashed",
-        zh: "这不是内存问题：一个数据加载进程崩溃了",
-        ja: "メモリ不足ではありません。データローダーのワーカーがクラッシュしました",
-        de: "das ist kein Speicherfehler: ein Worker des Data-Loaders ist abgestürzt",
     }
     device_side_shown() {
         en: "the library error is a consequence: an assertion in an earlier GPU kernel failed, usually because of a token id or label out of range",
@@ -644,7 +620,7 @@ fn of_any_stack(lang: Lang, cause: &Cause) -> String {
         Cause::UnifiedMemoryLimit { .. } => unified_bare(lang),
         Cause::PagingFile {} => paging_file_too_small(lang),
         Cause::DevShm {} => dev_shm(lang),
-        Cause::NotMemory { failure, line } => not_memory(lang, *failure, line.as_deref()),
+        Cause::NotMemory { failure, line } => open::not_memory(lang, *failure, line.as_deref()),
         Cause::Undecided { .. } => open::undecided(lang, cause),
         Cause::DeviceSideError { is_shown: true } => device_side_shown(lang),
         Cause::DeviceSideError { .. } => device_side(lang),
@@ -729,18 +705,6 @@ fn of_pass(lang: Lang, cause: &Cause) -> String {
     match batch_size {
         Some(count) => batch_sized(lang, text, count),
         None => text,
-    }
-}
-
-/// A failure that is not about memory.
-fn not_memory(lang: Lang, failure: OtherFailure, line: Option<&str>) -> String {
-    match failure {
-        OtherFailure::DeviceAssert => not_memory_assert(lang),
-        OtherFailure::IllegalAccess => not_memory_access(lang),
-        OtherFailure::Watchdog => not_memory_watchdog(lang),
-        OtherFailure::WorkerCrashed => not_memory_worker(lang),
-        OtherFailure::Communicator => open::not_memory_nccl(lang),
-        OtherFailure::Exception => open::not_memory_error(lang, line.unwrap_or_default()),
     }
 }
 

@@ -3,7 +3,10 @@
 use fitgpt_say::Lang;
 
 use super::{optional, size, sum};
-use crate::{budget::Budget, cause::Cause};
+use crate::{
+    budget::Budget,
+    cause::{Cause, OtherFailure},
+};
 
 fitgpt_say::messages! {
     open_between(list) {
@@ -44,6 +47,30 @@ fitgpt_say::messages! {
         zh: "进程占用的主机内存随步数不断增长",
         ja: "プロセスのホストメモリがステップごとに増えています",
         de: "der Arbeitsspeicher des Prozesses wächst von Schritt zu Schritt",
+    }
+    not_memory_assert() {
+        en: "this is not a memory error: an assertion in a GPU kernel failed, usually because of a token id or label out of range",
+        zh: "这不是内存问题：GPU 内核中的检查失败，通常是 token id 或标签超出范围",
+        ja: "メモリ不足ではありません。GPU カーネル内のアサーションが失敗しました。多くはトークン ID やラベルの範囲外です",
+        de: "das ist kein Speicherfehler: eine Assertion in einem GPU-Kernel schlug fehl, meist wegen einer Token-ID oder eines Labels außerhalb des Bereichs",
+    }
+    not_memory_access() {
+        en: "this is not a memory shortage: a GPU kernel accessed an illegal address",
+        zh: "这不是内存问题：GPU 内核访问了非法地址",
+        ja: "メモリ不足ではありません。GPU カーネルが不正なアドレスにアクセスしました",
+        de: "das ist kein Speichermangel: ein GPU-Kernel griff auf eine unzulässige Adresse zu",
+    }
+    not_memory_watchdog() {
+        en: "this is not a memory error: the system stopped the GPU because it computed for too long without a pause for the display",
+        zh: "这不是内存问题：GPU 连续计算太久、没有为显示留出时间，被系统终止",
+        ja: "メモリ不足ではありません。GPU が画面表示のための間を置かずに長く計算したため、システムが停止しました",
+        de: "das ist kein Speicherfehler: das System hat die GPU angehalten, weil sie zu lange ohne Pause für die Anzeige rechnete",
+    }
+    not_memory_worker() {
+        en: "this is not a memory error: a data loader worker crashed",
+        zh: "这不是内存问题：一个数据加载进程崩溃了",
+        ja: "メモリ不足ではありません。データローダーのワーカーがクラッシュしました",
+        de: "das ist kein Speicherfehler: ein Worker des Data-Loaders ist abgestürzt",
     }
     not_memory_nccl() {
         en: "this is not a memory error: a collective operation failed or timed out",
@@ -103,5 +130,17 @@ fn explanation(lang: Lang, rule: &str) -> String {
         "gather-on-save" => a_save(lang),
         "checkpoint-on-device" => a_checkpoint(lang),
         other => other.to_owned(),
+    }
+}
+
+/// A failure that is not about memory.
+pub(super) fn not_memory(lang: Lang, failure: OtherFailure, line: Option<&str>) -> String {
+    match failure {
+        OtherFailure::DeviceAssert => not_memory_assert(lang),
+        OtherFailure::IllegalAccess => not_memory_access(lang),
+        OtherFailure::Watchdog => not_memory_watchdog(lang),
+        OtherFailure::WorkerCrashed => not_memory_worker(lang),
+        OtherFailure::Communicator => not_memory_nccl(lang),
+        OtherFailure::Exception => not_memory_error(lang, line.unwrap_or_default()),
     }
 }
