@@ -176,4 +176,5 @@ def sample(job, model, run, tokens, targets, cast):
     return {"ms": 1e3 * total, "lengths": lengths}
 
 
-main()
+if __name__ == "__main__":
+    main()
