@@ -122,7 +122,7 @@ fn print_page(topic: &str, style: OutputStyle) -> Result<(), Failure> {
     let lang = lang();
     match (topic.is_empty(), style) {
         (true, OutputStyle::Json) => {
-            terminal::json(&serde_json::json!({ "pages": summaries(lang) }))
+            terminal::json(&serde_json::json!({ "pages": summaries(lang) }));
         }
         (true, OutputStyle::Text) => {
             for page in summaries(lang) {
