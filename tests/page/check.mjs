@@ -142,12 +142,11 @@ await check("several ranks are planned as `plan --ranks` does", async () => {
   await slide(page, "ranks", 3); // of the divisors of 40: 5
   assert.equal(await page.inputValue("#key-ranks"), "5");
   const shown = (await peaks(page)).map((text) => /[\d.]+ GiB/.exec(text)[0]);
-  const plan = run(place, "plan", "--ranks", "5", "--gpu", "GeForce RTX 4070", "--json");
+  const plan = run(place, "plan", "--engine", "both", "--ranks", "5", "--gpu", "GeForce RTX 4070", "--json");
   assert.equal(await plan.ended, 0, plan.output);
-  const { arena_bytes: arena } = JSON.parse(plan.output);
-  assert.deepEqual(shown, [`${(arena / 2 ** 30).toFixed(2)} GiB`]);
-  // nanoGPT's ranks are not planned, which the panel shows.
-  assert.match(await page.locator(".panel[data-engine=torch] .sentence").textContent(), /PyTorch/);
+  const { torch, fitgpt } = JSON.parse(plan.answer);
+  const sizes = [torch.peak_bytes, fitgpt.arena_bytes].map((bytes) => `${(bytes / 2 ** 30).toFixed(2)} GiB`);
+  assert.deepEqual(shown, sizes);
   assert.match(await page.locator("#command").textContent(), /^mpirun -np 5 fitgpt train/);
   await until("the address has it", () => page.url(), (url) => url.includes("ranks=5"));
   assert.deepEqual(page.problems, []);

@@ -20,8 +20,12 @@ export function folder() {
 /** `fitgpt` with these arguments, in this folder. */
 export function run(cwd, ...args) {
   const child = spawn(program, args, { cwd, env: { ...process.env, LC_ALL: "C", XDG_RUNTIME_DIR: cwd }, stdio: ["ignore", "pipe", "pipe"] });
-  child.output = "";
-  child.stdout.on("data", (data) => (child.output += data));
+  child.output = ""; // of both
+  child.answer = ""; // stdout alone
+  child.stdout.on("data", (data) => {
+    child.output += data;
+    child.answer += data;
+  });
   child.stderr.on("data", (data) => (child.output += data));
   child.ended = new Promise((done) => child.on("close", done));
   process.on("exit", () => child.kill("SIGKILL"));
