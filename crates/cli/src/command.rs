@@ -78,8 +78,9 @@ mod tests {
     /// The words that help starts with. A new one is welcome if it is a verb.
     const VERBS: &str = "Add Allow Average Build Change Choose Compare Compute Continue Divide \
         Draw Drop End Estimate Evaluate Favour Fetch Generate Give Hold Keep Leave Let Listen \
-        Log Make Measure Name Open Patch Plan Print Put Raise Read Recompute Replace Run Save \
-        Scale Search Set Share Show Start Stop Store Stretch Sum Take Train Use Warm Work Write";
+        Log Make Measure Multiply Name Open Patch Plan Print Put Raise Read Recompute Replace Run \
+        Save Scale Search Set Share Show Start Stop Store Stretch Sum Take Train Use Warm Work \
+        Write";
 
     #[test]
     fn every_line_of_help_says_what_it_does() {

@@ -25,7 +25,7 @@ clues! {
     /// nanoGPT or a script derived from it.
     NanoGpt: ["nanogpt", "causalselfattention", "logits,loss=model(", "estimate_loss", "llama2.c/train.py"],
     /// nanochat.
-    NanoChat: ["nanochat", "scripts.base_train", "base_train"],
+    NanoChat: ["nanochat", "scripts.base_train", "scripts/base_train"],
     /// GPT-2 in any stack.
     Gpt2: ["gpt2", "gpt-2", "gpt_2", "mingpt", "transformer.wte"],
     /// Hugging Face's `Trainer`.
