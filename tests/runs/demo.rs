@@ -23,7 +23,7 @@ fn every_step_of_the_demo_passes_and_its_folder_can_be_kept() {
     // Commands are printed as a user would type them.
     for typed in [
         "$ fitgpt doctor oom.log --config oom.py\n",
-        "$ fitgpt plan oom.py --engine torch --gpu \"RTX 4070\"\n",
+        "$ fitgpt plan oom.py --engine torch --gpu 4070\n",
         "$ fitgpt train small.py --batch_size=4 --gradient_accumulation_steps=4 --out_dir=4x4\n",
         "$ fitgpt train --init_from=resume --out_dir=killed\n",
     ] {

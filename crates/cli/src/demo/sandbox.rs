@@ -7,73 +7,79 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
 };
 
 use fitgpt_commands::Failure;
 use fitgpt_files::os;
 use fitgpt_program::units::Bytes;
-use fitgpt_run::stop::StopFlag;
+use fitgpt_run::{budget::HOST_OVERHEAD, stop::StopFlag};
 use serde_json::Value;
 
 use super::super::OutputStyle;
-use crate::{terminal, words::demo as words};
+use crate::{
+    terminal,
+    words::{demo as words, names},
+};
 
-/// The file with everything that the commands printed.
-const OUTPUT: &str = "output.txt";
+/// A command, how it must end, and what it must print.
+pub(super) struct DemoCommand {
+    /// After `fitgpt`.
+    pub(super) typed: &'static str,
+    pub(super) ends: Ending,
+    pub(super) shows: Lines,
+}
+
+/// How a command ends.
+#[derive(Clone, Copy)]
+pub(super) enum Ending {
+    /// With this exit code.
+    With(i32),
+    /// It is killed once it prints a line with this start.
+    KilledAt(&'static str),
+    /// With exit code 1, if its address space is its plan.
+    RefusedBelowItsPlan,
+    /// With exit code 0, in an address space of its plan and what the program itself needs.
+    DoneJustAboveItsPlan,
+}
+
+/// The lines of an output that the screen shows. There must be one.
+#[derive(Clone, Copy)]
+pub(super) enum Lines {
+    All,
+    /// Those that contain this.
+    With(&'static str),
+    /// The last one with this start.
+    Last(&'static str),
+    /// Error messages.
+    Errors,
+}
+
+impl Lines {
+    fn of(self, text: &str) -> Vec<&str> {
+        match self {
+            Self::All => text.lines().collect(),
+            Self::With(part) => text.lines().filter(|line| line.contains(part)).collect(),
+            Self::Last(start) => {
+                text.lines().rfind(|line| line.starts_with(start)).into_iter().collect()
+            }
+            Self::Errors => {
+                let error = names::error();
+                text.lines().filter(|line| line.starts_with(&error)).collect()
+            }
+        }
+    }
+}
 
 /// Why a step ended early.
 #[derive(Debug)]
 pub(super) enum StepError {
     /// Ctrl-C.
     Stopped,
+    /// This system cannot limit the memory of a process.
+    NoLimitHere,
     /// With the reason, in the user's language.
     Failed(String),
-}
-
-/// What a command printed and how it ended.
-pub(super) struct Output {
-    pub(super) text: String,
-    command: String,
-    status: ExitStatus,
-}
-
-/// When a command ends.
-#[derive(Clone, Copy)]
-enum RunUntil {
-    ItEnds,
-    /// Kill it once it prints a line with this start.
-    Line(&'static str),
-}
-
-/// Which lines of a command's output the screen shows.
-#[derive(Clone, Debug)]
-pub(super) enum Excerpt {
-    All,
-    /// Lines that contain one of these.
-    Containing(Vec<String>),
-    /// The last line with this start.
-    LastStarting(&'static str),
-    /// The last line that contains this.
-    LastContaining(&'static str),
-}
-
-impl Excerpt {
-    fn of<'t>(&self, text: &'t str) -> Vec<&'t str> {
-        let lines = || text.lines().filter(|line| !line.trim().is_empty());
-        match self {
-            Self::All => text.lines().collect(),
-            Self::Containing(words) => {
-                lines().filter(|line| words.iter().any(|word| line.contains(word))).collect()
-            }
-            Self::LastStarting(start) => {
-                lines().rfind(|line| line.starts_with(start)).into_iter().collect()
-            }
-            Self::LastContaining(word) => {
-                lines().rfind(|line| line.contains(word)).into_iter().collect()
-            }
-        }
-    }
 }
 
 /// The folder, the program, and how to print.
@@ -99,24 +105,10 @@ impl Sandbox {
         Ok(Self { folder, program, lang, style, stop })
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path.join(name)
-    }
-
     /// Writes a file into the folder.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), StepError> {
-        let path = self.path(name);
-        fs::write(&path, text)
-            .map_err(|error| StepError::Failed(words::file(path.display(), error)))
-    }
-
-    /// Appends to the file with all output.
-    fn record(&self, text: &str) -> Result<(), StepError> {
-        let path = self.path(OUTPUT);
-        let append = || -> io::Result<()> {
-            OpenOptions::new().create(true).append(true).open(&path)?.write_all(text.as_bytes())
-        };
-        append().map_err(|error| StepError::Failed(words::file(path.display(), error)))
+        let path = self.folder.path.join(name);
+        fs::write(&path, text).map_err(|error| cannot_use(&path, error))
     }
 
     /// Prints a line that is not the output of a command.
@@ -127,123 +119,113 @@ impl Sandbox {
         }
     }
 
-    /// Runs `fitgpt` with `args` and prints an excerpt of its output.
-    pub(super) fn fitgpt(&self, args: &[&str], excerpt: &Excerpt) -> Result<Output, StepError> {
-        let command = Command::new(&self.program);
-        self.run(command, args, &self.typed(args), RunUntil::ItEnds, excerpt)
-    }
-
-    /// Like [`fitgpt`](Self::fitgpt), with an address space of `bytes`; `None` if the system cannot
-    /// enforce that.
-    pub(super) fn limited(
-        &self,
-        args: &[&str],
-        bytes: Bytes,
-        excerpt: &Excerpt,
-    ) -> Option<Result<Output, StepError>> {
-        let command = os::limited(&self.program, bytes)?;
-        let typed = format!("(ulimit -v {}; {})", bytes.get() / 1024, self.typed(args));
-        Some(self.run(command, args, &typed, RunUntil::ItEnds, excerpt))
-    }
-
-    /// Like [`fitgpt`](Self::fitgpt), but kills it as soon as it prints a line that starts with
-    /// `line`.
-    pub(super) fn killed_at(&self, args: &[&str], line: &'static str) -> Result<Output, StepError> {
-        let typed = format!("{} &", self.typed(args));
-        let excerpt = Excerpt::LastStarting(line);
-        self.run(Command::new(&self.program), args, &typed, RunUntil::Line(line), &excerpt)
-    }
-
-    /// Runs `fitgpt … --json`, which must end with `code`, and writes the document to a file.
-    /// Prints nothing: it only serves the check.
-    pub(super) fn keep_json(&self, args: &[&str], code: i32, file: &str) -> Result<(), StepError> {
-        let args = [args, &["--json"]].concat();
-        let typed = format!("{} > {file}", self.typed(&args));
-        self.record(&format!("$ {typed}\n\n"))?;
-        let failed = |error: io::Error| StepError::Failed(words::cannot_run(&typed, error));
-        let output = self.prepared(Command::new(&self.program), &args).output().map_err(failed)?;
-        let ran = Output { text: String::new(), command: typed.clone(), status: output.status };
-        ran.ended_with(code)?;
-        self.write(file, &String::from_utf8_lossy(&output.stdout))
-    }
-
-    /// A number in a document that [`keep_json`](Self::keep_json) wrote, by its JSON pointer.
-    pub(super) fn kept_number(&self, file: &str, pointer: &str) -> Result<u64, StepError> {
-        let path = self.path(file);
-        let failed = |error: io::Error| StepError::Failed(words::file(path.display(), error));
-        let answer: Value = serde_json::from_slice(&fs::read(&path).map_err(failed)?)
-            .map_err(|error| failed(error.into()))?;
-        let number = answer.pointer(pointer).and_then(Value::as_u64);
-        number.ok_or_else(|| StepError::Failed(words::not_found(pointer)))
-    }
-
-    /// The command line as a user would type it.
-    fn typed(&self, args: &[&str]) -> String {
-        let quoted = |arg: &str| {
-            if arg.contains(' ') { format!("\"{arg}\"") } else { arg.to_owned() }
+    /// Runs `command`, prints what it shows, and checks both.
+    pub(super) fn show(&self, command: &DemoCommand) -> Result<(), StepError> {
+        let mut typed = format!("fitgpt {}", command.typed);
+        typed.extend(self.lang.iter().flat_map(|lang| [" ", lang]));
+        let mut process = Command::new(&self.program);
+        if let Some(limit) = self.limit(command)? {
+            process = os::limited(&self.program, limit).ok_or(StepError::NoLimitHere)?;
+            typed = format!("(ulimit -v {}; {typed})", limit.get() / 1024);
+        }
+        let (killed_at, code) = match command.ends {
+            Ending::With(code) => (None, Some(code)),
+            Ending::RefusedBelowItsPlan => (None, Some(1)),
+            Ending::DoneJustAboveItsPlan => (None, Some(0)),
+            Ending::KilledAt(start) => (Some(start), None),
         };
-        let args = args.iter().map(|arg| quoted(arg)).chain(self.lang.clone());
-        let words: Vec<_> = std::iter::once("fitgpt".to_owned()).chain(args).collect();
-        words.join(" ")
-    }
-
-    fn prepared(&self, mut command: Command, args: &[&str]) -> Command {
-        command.args(args).args(&self.lang).current_dir(&self.folder.path).stdin(Stdio::null());
-        command
-    }
-
-    fn run(
-        &self,
-        command: Command,
-        args: &[&str],
-        typed: &str,
-        until: RunUntil,
-        excerpt: &Excerpt,
-    ) -> Result<Output, StepError> {
         self.print(&format!("$ {typed}"));
-        let failed = |error: io::Error| StepError::Failed(words::cannot_run(typed, error));
+        let failed = |error: io::Error| StepError::Failed(words::cannot_run(&typed, error));
         // One pipe for stdout and stderr, so that lines arrive in the order in which they were
         // printed.
         let (reader, writer) = io::pipe().map_err(failed)?;
-        let mut command = self.prepared(command, args);
-        command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
-        let mut child = command.spawn().map_err(failed)?;
-        drop(command); // holds the writing ends: the pipe would never reach its end
+        let mut process = self.prepared(process, command.typed);
+        process.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
+        let mut child = process.spawn().map_err(failed)?;
+        drop(process); // holds the writing ends: the pipe would never reach its end
 
         let mut text = String::new();
-        let mut killed = None;
+        let mut is_killed = false;
         for line in BufReader::new(reader).split(b'\n') {
             let line = line.map_err(failed)?;
             let line = String::from_utf8_lossy(&line);
-            text.push_str(&line);
-            text.push('\n');
-            if let RunUntil::Line(start) = until
-                && killed.is_none()
-                && line.starts_with(start)
-            {
+            text.extend([&line, "\n"]);
+            if !is_killed && killed_at.is_some_and(|start| line.starts_with(start)) {
                 child.kill().map_err(failed)?;
-                killed = Some(child.id());
+                is_killed = true;
             }
         }
         let status = child.wait().map_err(failed)?;
         self.record(&format!("$ {typed}\n{text}\n"))?;
-        for line in excerpt.of(&text) {
+        let lines = command.shows.of(&text);
+        for line in &lines {
             self.print(&format!("  {line}"));
         }
-        if let Some(pid) = killed {
-            self.print(&format!("$ kill -9 {pid}"));
+        if is_killed {
+            self.print(&format!("$ kill -9 {}", child.id()));
         }
         if self.stop.is_asked_for() {
             return Err(StepError::Stopped);
         }
-        Ok(Output { text, command: typed.to_owned(), status })
+        // A killed process has no exit code.
+        if status.code() != code {
+            return Err(StepError::Failed(words::ended(typed, status)));
+        }
+        if lines.is_empty() {
+            return Err(StepError::Failed(words::shows_nothing(typed)));
+        }
+        Ok(())
+    }
+
+    /// The address space of a command, if that is limited.
+    fn limit(&self, command: &DemoCommand) -> Result<Option<Bytes>, StepError> {
+        let [_, overhead] = HOST_OVERHEAD.range();
+        Ok(match command.ends {
+            Ending::With(_) | Ending::KilledAt(_) => None,
+            Ending::RefusedBelowItsPlan => Some(self.planned()?),
+            // The budget keeps one part in 64 for the system, and the program's own pages count too.
+            Ending::DoneJustAboveItsPlan => {
+                let need = (self.planned()? + overhead).get();
+                Some(Bytes::new((need * 64).div_ceil(63)) + overhead)
+            }
+        })
+    }
+
+    /// The arena of `wide.py`.
+    fn planned(&self) -> Result<Bytes, StepError> {
+        let typed = "plan wide.py --json";
+        let failed = |error: io::Error| StepError::Failed(words::cannot_run(typed, error));
+        let output = self.prepared(Command::new(&self.program), typed).output().map_err(failed)?;
+        let plan: Value =
+            serde_json::from_slice(&output.stdout).map_err(|error| failed(error.into()))?;
+        let bytes = plan["arena_bytes"].as_u64();
+        bytes.map(Bytes::new).ok_or_else(|| StepError::Failed(words::ended(typed, output.status)))
+    }
+
+    fn prepared(&self, mut process: Command, typed: &str) -> Command {
+        process.args(typed.split(' ')).args(&self.lang);
+        process.current_dir(&self.folder.path).stdin(Stdio::null());
+        process
+    }
+
+    /// Appends to the file with all output.
+    fn record(&self, text: &str) -> Result<(), StepError> {
+        let path = self.folder.path.join("output.txt");
+        let append = || -> io::Result<()> {
+            OpenOptions::new().create(true).append(true).open(&path)?.write_all(text.as_bytes())
+        };
+        append().map_err(|error| cannot_use(&path, error))
     }
 
     /// The losses of all steps that a run has logged.
     pub(super) fn losses(&self, out_dir: &str) -> Result<Vec<f64>, StepError> {
-        let path = self.path(out_dir).join("events.jsonl");
-        read_losses(&path).map_err(|error| StepError::Failed(words::file(path.display(), error)))
+        let path = self.folder.path.join(out_dir).join("events.jsonl");
+        read_losses(&path).map_err(|error| cannot_use(&path, error))
     }
+}
+
+fn cannot_use(path: &Path, error: io::Error) -> StepError {
+    StepError::Failed(words::file(path.display(), error))
 }
 
 fn read_losses(path: &Path) -> io::Result<Vec<f64>> {
@@ -255,24 +237,6 @@ fn read_losses(path: &Path) -> io::Result<Vec<f64>> {
         }
     }
     Ok(losses)
-}
-
-impl Output {
-    /// Fails unless it ended with `code`.
-    pub(super) fn ended_with(&self, code: i32) -> Result<(), StepError> {
-        if self.status.code() == Some(code) {
-            return Ok(());
-        }
-        Err(StepError::Failed(words::ended(&self.command, self.status, code)))
-    }
-
-    /// Fails unless it was killed.
-    pub(super) fn was_killed(&self) -> Result<(), StepError> {
-        if self.status.success() {
-            return Err(StepError::Failed(words::not_killed(&self.command)));
-        }
-        Ok(())
-    }
 }
 
 /// A folder that is removed when dropped, unless it is kept.

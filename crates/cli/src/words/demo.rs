@@ -38,53 +38,12 @@ messages! {
         de: "ein abgebrochener Lauf geht bitgenau weiter",
     }
 
-    passed(verdict) {
-        en: "passed: {verdict}", zh: "通过：{verdict}", ja: "合格: {verdict}", de: "bestanden: {verdict}",
-    }
-    skipped(reason) {
-        en: "skipped: {reason}", zh: "跳过：{reason}", ja: "スキップ: {reason}", de: "übersprungen: {reason}",
-    }
-    doctor_passed(rule) {
-        en: "log and config give the phase, the tensor and the cause (`{rule}`)",
-        zh: "由日志和配置得出阶段、张量和原因（`{rule}`）",
-        ja: "ログと設定からフェーズ、テンソル、原因が分かる（`{rule}`）",
-        de: "aus Log und Konfiguration folgen Phase, Tensor und Ursache (`{rule}`)",
-    }
-    fit_passed(sequences) {
-        en: "the original does not fit, the fitted config does; both have {sequences} sequences a step",
-        zh: "原配置放不下，调整后放得下，每步同为 {sequences} 条序列",
-        ja: "元の設定は収まらず、調整後は収まる。1 ステップはどちらも {sequences} 系列",
-        de: "das Original passt nicht, die angepasste Konfiguration passt; beide mit {sequences} Sequenzen je Schritt",
-    }
-    plan_passed(arena) {
-        en: "the arena will be {arena}",
-        zh: "将预分配 {arena}",
-        ja: "アリーナは {arena} になる",
-        de: "die Arena wird {arena} groß sein",
-    }
-    limit_passed(arena, limit) {
-        en: "arena {arena}; the run finished with {limit} of address space and was refused in time with less",
-        zh: "预分配 {arena}；地址空间为 {limit} 时运行完成，更少时在开始前就拒绝",
-        ja: "アリーナ {arena}。アドレス空間 {limit} で完走し、足りないときは開始前に拒否",
-        de: "Arena {arena}; mit {limit} Adressraum lief es durch, mit weniger wurde es vor dem Start abgelehnt",
-    }
+    passed() { en: "passed", zh: "通过", ja: "合格", de: "bestanden" }
     no_limit_here() {
-        en: "this system cannot enforce a limit on a process's memory",
-        zh: "本系统没有能真正限制进程内存的机制",
-        ja: "このシステムにはプロセスのメモリを確実に制限する手段がない",
-        de: "dieses System kann den Speicher eines Prozesses nicht verlässlich begrenzen",
-    }
-    split_passed(steps, difference) {
-        en: "in {steps} steps the losses differ by at most {difference}",
-        zh: "共 {steps} 步，任一步的 loss 最多相差 {difference}",
-        ja: "{steps} ステップのどこでも loss の差は最大 {difference}",
-        de: "in {steps} Schritten unterscheidet sich der Loss um höchstens {difference}",
-    }
-    resume_passed(steps) {
-        en: "all {steps} losses equal those of the run that was not killed, bit for bit",
-        zh: "全部 {steps} 步的 loss 与未被终止的运行逐位相同",
-        ja: "{steps} ステップすべての loss が、終了させなかった実行とビット単位で一致",
-        de: "der Loss aller {steps} Schritte gleicht dem des nicht abgebrochenen Laufs, Bit für Bit",
+        en: "skipped: this system cannot enforce a limit on a process's memory",
+        zh: "跳过：本系统没有能真正限制进程内存的机制",
+        ja: "スキップ: このシステムにはプロセスのメモリを確実に制限する手段がない",
+        de: "übersprungen: dieses System kann den Speicher eines Prozesses nicht verlässlich begrenzen",
     }
     done(passed, all, seconds) {
         en: "{passed} of {all} steps passed, {seconds} s",
@@ -125,23 +84,17 @@ messages! {
         ja: "`{command}` を実行できません: {error}",
         de: "`{command}` lässt sich nicht ausführen: {error}",
     }
-    ended(command, status, code) {
-        en: "`{command}` ended with {status}, {code} was expected",
-        zh: "`{command}` 以 {status} 结束，应为 {code}",
-        ja: "`{command}` は {status} で終了しました（期待値 {code}）",
-        de: "`{command}` endete mit {status}, erwartet war {code}",
+    ended(command, status) {
+        en: "`{command}` ended with {status}, which was not expected",
+        zh: "`{command}` 以 {status} 结束，与预期不符",
+        ja: "`{command}` は {status} で終了しました。これは想定外です",
+        de: "`{command}` endete mit {status}; das war nicht erwartet",
     }
-    not_killed(command) {
-        en: "`{command}` ended before it could be killed",
-        zh: "`{command}` 在被终止之前就已结束",
-        ja: "`{command}` は強制終了する前に終わりました",
-        de: "`{command}` war zu Ende, bevor es abgebrochen werden konnte",
-    }
-    not_found(what) {
-        en: "the output has no `{what}`",
-        zh: "输出中没有 `{what}`",
-        ja: "出力に `{what}` がありません",
-        de: "in der Ausgabe fehlt `{what}`",
+    shows_nothing(command) {
+        en: "`{command}` did not print what it should",
+        zh: "`{command}` 没有打印应有的内容",
+        ja: "`{command}` は表示すべき内容を表示しませんでした",
+        de: "`{command}` hat nicht ausgegeben, was es soll",
     }
     file(path, error) {
         en: "`{path}` cannot be used: {error}",
@@ -149,22 +102,10 @@ messages! {
         ja: "`{path}` を使えません: {error}",
         de: "`{path}` lässt sich nicht verwenden: {error}",
     }
-    other_batch(before, after) {
-        en: "a step had {before} sequences and has {after} now",
-        zh: "每步原有 {before} 条序列，现在为 {after} 条",
-        ja: "1 ステップの系列数が {before} から {after} に変わりました",
-        de: "ein Schritt hatte {before} Sequenzen und hat jetzt {after}",
-    }
-    other_steps(a, b) {
-        en: "one run has {a} steps, the other {b}",
-        zh: "一次运行有 {a} 步，另一次有 {b} 步",
-        ja: "一方は {a} ステップ、もう一方は {b} ステップです",
-        de: "ein Lauf hat {a} Schritte, der andere {b}",
-    }
-    losses_differ(difference) {
-        en: "the losses differ by {difference}",
-        zh: "loss 相差 {difference}",
-        ja: "loss の差が {difference} あります",
-        de: "der Loss unterscheidet sich um {difference}",
+    losses_differ(a, b, difference) {
+        en: "{a} and {b}: the losses of all steps differ by at most {difference}",
+        zh: "{a} 与 {b}：各步的 loss 最多相差 {difference}",
+        ja: "{a} と {b}: どのステップでも loss の差は最大 {difference}",
+        de: "{a} und {b}: der Loss aller Schritte unterscheidet sich um höchstens {difference}",
     }
 }
