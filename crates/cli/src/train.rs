@@ -204,6 +204,9 @@ fn show_notes(planned: &PlannedRun) {
     }
     let written = planned.written();
     args::note_unknown(written);
+    if let Some(note) = planned.note_on_rate() {
+        terminal::note(&note.say(lang()));
+    }
     for key in written.ignored() {
         terminal::note(&if key == "wandb_log" { words::wandb() } else { words::ignored(key) });
     }

@@ -63,6 +63,7 @@ impl OptionsRequest<'_> {
         let commands =
             found.options.iter().map(|option| source.commands_of(engine, option)).collect();
         let mut notes = target.notes(&config);
+        notes.extend(remarks::of_rate(&config));
         if engine == EngineChoice::Torch {
             let written = &source.written;
             notes.extend(remarks::of_keys(&config, written, vocab, &target, &found.original));

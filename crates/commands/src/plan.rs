@@ -210,6 +210,7 @@ pub struct TimedReport<'a> {
 fn notes(plan: &EnginePlan, config: &Config, written: &Written) -> Vec<Sentence> {
     let EnginePlan { target, report, vocab, .. } = plan;
     let mut notes = target.notes(config);
+    notes.extend(remarks::of_rate(config));
     if target.engine == EngineChoice::Torch {
         notes.extend(remarks::of_keys(config, written, *vocab, target, report));
     }

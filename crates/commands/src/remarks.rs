@@ -31,6 +31,14 @@ const PATCHED: [&str; 6] = [
 /// Keys of evaluations that cost time and no memory.
 const TIME_ALONE: [&str; 2] = ["eval_iters", "eval_interval"];
 
+/// A learning rate of AdamW that is written for an optimizer with a much lower one.
+pub(crate) fn of_rate(config: &Config) -> Option<Sentence> {
+    let own = config.optimizer().low_rate()?;
+    let written = config.learning_rate();
+    let times = written / own;
+    (times > 5.0).then(|| words::rate_of_adamw(written, config.optimizer().title(), own))
+}
+
 /// The remarks about `written`, which was planned for `target` with the result `report`.
 pub(crate) fn of_keys(
     config: &Config,

@@ -42,7 +42,7 @@ use super::{
     begin::{Start, StartingPoint, StepSplit},
     fit_options::{self, AdaptedConfig},
     out_dir::{self, BegunRun, ExistingRun},
-    prompt,
+    prompt, remarks,
     target::{EngineChoice, PlanTarget},
     together::{self, any_no, first_no, together},
 };
@@ -169,6 +169,11 @@ impl PlannedRun {
         let config = with_choices(&as_written, &planned, &here)?;
         let ranks = Rc::clone(ranks);
         Ok(Self { request, ranks, as_written, config, start, data, here, planned, adapted, least })
+    }
+
+    /// What is to be said about the learning rate, if anything.
+    pub fn note_on_rate(&self) -> Option<Sentence> {
+        remarks::of_rate(&self.config)
     }
 
     /// Where every byte goes.

@@ -15,9 +15,9 @@
 
 mod choice;
 mod lanes;
-mod optimizer;
 mod size;
 mod value;
+mod optimizer;
 mod key;
 pub mod limits;
 mod setting;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::value::ConfigValue;
+
 /// Which optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptimizerChoice {
@@ -42,6 +44,19 @@ impl OptimizerChoice {
             Self::AdamW8bit => "8-bit moments",
             Self::Muon => "for the matrices of the blocks, AdamW for the rest",
         }
+    }
+
+    /// Defaults that replace nanoGPT's, which suit AdamW.
+    pub const fn defaults(self) -> &'static [(&'static str, ConfigValue)] {
+        match self {
+            Self::AdamW | Self::AdamW8bit | Self::Muon => &[],
+        }
+    }
+
+    /// Its own learning rate, if that is much lower than AdamW's.
+    pub fn low_rate(self) -> Option<f64> {
+        let own = self.defaults().iter().find(|(key, _)| *key == "learning_rate")?;
+        if let ConfigValue::Float(rate) = own.1 { Some(rate) } else { None }
     }
 
     pub(super) const NAMES: &'static [&'static str] = &{

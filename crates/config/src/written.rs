@@ -9,6 +9,7 @@ use super::{
     error::{ConfigError, Location},
     key::{Key, KeyGroup, ValueKind},
     keys::KEYS,
+    optimizer::OptimizerChoice,
     python::{self, MachineFacts, PythonError, Reason, Scope, TextPosition},
     setting::of_kind,
     value::{ConfigValue, excerpt},
@@ -275,8 +276,18 @@ impl Written {
     pub(super) fn value_of(&self, key: &'static Key) -> (&ConfigValue, Cow<'_, Location>) {
         match self.entries.get(key.name) {
             Some(entry) => (&entry.value, Cow::Borrowed(&entry.place)),
-            None => (&key.default, Cow::Owned(Location::default_value())),
+            None => (self.default_of(key), Cow::Owned(Location::default_value())),
         }
+    }
+
+    /// What a key is if it is not written: an optimizer may have defaults of its own.
+    fn default_of(&self, key: &'static Key) -> &'static ConfigValue {
+        let own = match self.get("optimizer") {
+            Some(ConfigValue::Str(name)) => OptimizerChoice::parse(name),
+            _ => None,
+        };
+        let own = own.map_or(&[][..], OptimizerChoice::defaults);
+        own.iter().find(|(name, _)| *name == key.name).map_or(&key.default, |(_, value)| value)
     }
 
     /// A key as a file's expressions see it.

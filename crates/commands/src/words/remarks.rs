@@ -63,6 +63,13 @@ fitgpt_say::sentences! {
         ja: "`{key}` が変えるのは評価の時間と誤差だけで、メモリは変わりません",
         de: "`{key}` ändert, wie lange Evaluierungen dauern und wie sehr sie rauschen, nicht den Speicher",
     }
+    /// An optimizer whose updates are larger than AdamW's.
+    rate_of_adamw(written, optimizer, own) {
+        en: "`learning_rate = {written}` is a rate for AdamW: {optimizer} usually needs a third to a tenth of AdamW's, such as {own}, and as many times its `weight_decay`",
+        zh: "`learning_rate = {written}` 是 AdamW 的学习率：{optimizer} 通常只需 AdamW 的三分之一到十分之一（例如 {own}），`weight_decay` 则相应放大",
+        ja: "`learning_rate = {written}` は AdamW 向けの値です。{optimizer} の学習率は普通 AdamW の 3 分の 1 から 10 分の 1（例えば {own}）で、`weight_decay` はその分大きくします",
+        de: "`learning_rate = {written}` ist eine Rate für AdamW: {optimizer} braucht meist ein Drittel bis ein Zehntel davon, etwa {own}, und entsprechend mehr `weight_decay`",
+    }
     /// The time of a run on the best estimate.
     more_than_a_week(days, iters) {
         en: "even at best this run takes {days} days; a week is enough for `--max_iters={iters}`",

@@ -216,8 +216,8 @@ impl FitSearch<'_> {
             let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }
-        for change in optimizers::with_less_state(self.request) {
-            let option = self.candidate(nothing, &[change]);
+        for changes in optimizers::with_less_state(self.request) {
+            let option = self.candidate(nothing, &changes);
             let option = option.and_then(|c| self.plan(c, Effect::ChangesRun));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }

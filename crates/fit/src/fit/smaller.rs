@@ -38,7 +38,7 @@ fn ladders(search: &FitSearch<'_>) -> Vec<Vec<Vec<Change>>> {
     if *config.init_from() == InitFrom::Resume {
         return ladders;
     }
-    ladders.extend(optimizers::with_less_state(search.request).map(|change| vec![vec![change]]));
+    ladders.extend(optimizers::with_less_state(search.request).map(|changes| vec![changes]));
     ladders.push(blocks(search));
     if *config.init_from() == InitFrom::Scratch {
         let layers = (1..config.n_layer()).rev();
