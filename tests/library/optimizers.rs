@@ -1,5 +1,5 @@
-//! Compares optimizers with other programs: 8-bit AdamW with NumPy, bit for bit, and Muon with its
-//! algorithm in float64 and with `torch.optim.Muon`.
+//! Compares optimizers with other programs: 8-bit AdamW with NumPy, bit for bit, Lion and Muon with
+//! their algorithms in float64, and Muon with `torch.optim.Muon`.
 //!
 //! `make.py` writes the files and describes them.
 
@@ -11,7 +11,8 @@ use fitgpt_exec::{
 };
 use fitgpt_model::job;
 use fitgpt_program::{
-    Adam, AdjustLr, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass, TensorRole,
+    Adam, AdjustLr, ElementRule, Life, Lion, Muon, Op, Program, ProgramKind, Tensor, TensorClass,
+    TensorRole,
     units::{Bytes, DType, ProgramId, TensorId},
 };
 use safetensors::SafeTensors;
@@ -171,6 +172,50 @@ fn codes_and_scales_of_three_steps_match_numpy() {
                 update.read(2).iter().all(|byte| *byte == 0),
                 "the gradient is not zero afterwards"
             );
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct LionFacts {
+    count: u64,
+    steps: u32,
+    lr: f32,
+    betas: [f32; 2],
+    weight_decay: f32,
+}
+
+#[test]
+fn three_steps_of_lion_match_its_algorithm_in_float64() {
+    let golden = OptimizerGolden::read("lion.safetensors");
+    let facts: LionFacts = serde_json::from_str(&golden.facts).unwrap();
+    let (d, count) = (DType::F32, [facts.count]);
+    let tensors: [(&str, &[u64], DType); 4] = [
+        ("norm", &[1], d),
+        ("parameter", &count, d),
+        ("gradient", &count, d),
+        ("moment", &count, d),
+    ];
+    let [norm, parameter, gradient, moment] = std::array::from_fn(|i| TensorId(i as u32));
+    let LionFacts { betas: [beta1, beta2], weight_decay, .. } = facts;
+    let rule = ElementRule::Lion(Lion { beta1, beta2, weight_decay, grad_clip: 0.0 });
+    let (states, first, decays) = (vec![moment], 0, true);
+    let op = Op::Update { norm, parameter, gradient, states, first, decays, rule };
+    for isa in Isa::all() {
+        let mut update = UpdateProgram::new(&tensors, op.clone(), isa, 2);
+        update.write(1, &golden.bytes_of("initial"));
+        for step in 1..=facts.steps {
+            update.write(2, &golden.bytes_of(&format!("gradient.{step}")));
+            update.run(facts.lr);
+            let expected = golden.floats_of(&format!("parameter.{step}"));
+            // A sign that differs is two learning rates away; this is a few roundings of weights
+            // below 0.1.
+            let far = furthest(&floats(&update.read(1)), &expected);
+            assert!(far < 1e-7, "step {step}, {}: {far:e}", isa.name());
+            let expected = golden.floats_of(&format!("moment.{step}"));
+            let far = furthest(&floats(&update.read(3)), &expected);
+            assert!(far < 2e-8, "step {step}, {}: {far:e}", isa.name());
+            assert!(update.read(2).iter().all(|byte| *byte == 0), "the gradient is not zero");
         }
     }
 }

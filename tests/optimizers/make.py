@@ -1,12 +1,14 @@
 """Writes what other programs make of a few optimizer steps, for `main.rs` to compare with.
 
-    python make.py            writes adamw8bit.safetensors and muon.safetensors here
+    python make.py            writes adamw8bit, lion and muon.safetensors here
     python make.py --check    computes them again and compares
 
 `adamw8bit`: three steps of AdamW with 8-bit moments, in NumPy alone, after bitsandbytes'
 `create_dynamic_map` and its CUDA kernel: float32 arithmetic, every product and sum rounded;
 the nearest number of the map, the even code between two; a sign is never lost. Weight decay
 comes before the update, as in PyTorch's AdamW. The map's bits equal bitsandbytes 0.50.2's.
+
+`lion`: three steps of algorithm 2 of "Symbolic Discovery of Optimization Algorithms" in float64.
 
 `muon`: three steps of `torch.optim.Muon`, which iterates in bfloat16, and the same algorithm
 with every operation in float64 (`exact`). `bfloat16_error` says how far the first ends from
@@ -106,6 +108,31 @@ def adamw8bit():
     return tensors, {"count": COUNT, "steps": STEPS, **ADAM}
 
 
+# Lion
+
+LION = {"lr": 1e-3, "betas": [0.9, 0.99], "weight_decay": 0.1}
+
+
+def lion():
+    rng = np.random.default_rng(SEED)
+    initial = rng.normal(0, 0.02, COUNT).astype(F)
+    tensors = {"initial": initial}
+    parameter, m = initial.astype(np.float64), np.zeros(COUNT)
+    b1, b2, lr, decay = (float(F(x)) for x in [*LION["betas"], LION["lr"], LION["weight_decay"]])
+    for step in range(1, STEPS + 1):
+        gradient = rng.normal(0, 1, COUNT).astype(F)
+        gradient[rng.random(COUNT) < 0.1] = 0  # the sign of zero is zero
+        direction = b1 * m + (1 - b1) * gradient.astype(np.float64)
+        nonzero = np.abs(direction[direction != 0])
+        assert nonzero.min() > 1e-6, "float32 might see another sign"
+        parameter = parameter * (1 - lr * decay) - lr * np.sign(direction)
+        m = b2 * m + (1 - b2) * gradient.astype(np.float64)
+        tensors[f"gradient.{step}"] = gradient
+        tensors[f"parameter.{step}"] = parameter.astype(F)
+        tensors[f"moment.{step}"] = m.astype(F)
+    return tensors, {"count": COUNT, "steps": STEPS, **LION}
+
+
 # Muon
 
 CASES = [
@@ -194,7 +221,7 @@ def check(path, tensors, facts):
 
 
 def main():
-    for name, make in [("adamw8bit", adamw8bit), ("muon", muon)]:
+    for name, make in [("adamw8bit", adamw8bit), ("lion", lion), ("muon", muon)]:
         path = HERE / f"{name}.safetensors"
         tensors, facts = make()
         if "--check" in sys.argv[1:]:

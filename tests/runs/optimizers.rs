@@ -2,9 +2,11 @@
 
 use std::{fs, process::Stdio};
 
+use serde_json::json;
+
 use crate::program::{TINY, TestFolder, events, steps_logged, wait_until};
 
-const OTHERS: [&str; 2] = ["--optimizer=adamw8bit", "--optimizer=muon"];
+const OTHERS: [&str; 3] = ["--optimizer=adamw8bit", "--optimizer=muon", "--optimizer=lion"];
 
 /// The losses of all steps, and the bytes of weights and optimizer states.
 fn outcome(place: &TestFolder, out_dir: &str) -> (Vec<f64>, [Vec<u8>; 2]) {
@@ -85,9 +87,34 @@ fn a_plan_shows_what_an_optimizer_keeps() {
     // Two bytes instead of eight, and two scales per 256 elements; small parameters keep float32.
     let share = bytes("--optimizer=adamw8bit") / adamw;
     assert!((0.25..0.27).contains(&share), "{share}");
-    // One moment instead of two, except for tables and norms.
+    // One moment instead of two.
+    let share = bytes("--optimizer=lion") / adamw;
+    assert!((share - 0.5).abs() < 1e-9, "{share}");
+    // The same, except for tables and norms.
     let share = bytes("--optimizer=muon") / adamw;
     assert!((0.5..0.52).contains(&share), "{share}");
+}
+
+#[test]
+fn lion_has_rates_of_its_own_and_a_rate_of_adamw_gets_a_note() {
+    let place = TestFolder::new();
+    let config = |extra: &[&str]| {
+        let args = [&["plan", "--json", "--budget=20GB"], extra].concat();
+        let ran = place.run(&args);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let config = ran.json()["config"].clone();
+        json!(["learning_rate", "min_lr", "weight_decay", "beta2"].map(|key| config[key].clone()))
+    };
+    assert_eq!(config(&[]), json!([6e-4, 6e-5, 0.1, 0.95]));
+    assert_eq!(config(&["--optimizer=lion"]), json!([6e-5, 6e-6, 1.0, 0.99]));
+    assert_eq!(config(&["--optimizer=lion", "--beta2=0.98"]), json!([6e-5, 6e-6, 1.0, 0.98]));
+
+    let note = |rate: &str| {
+        let ran = place.run(&["plan", "--budget=20GB", "--optimizer=lion", rate]);
+        [&ran.stdout, &ran.stderr].iter().any(|text| text.contains("is a rate for AdamW"))
+    };
+    assert!(note("--learning_rate=6e-4"));
+    assert!(!note("--learning_rate=1e-4"));
 }
 
 #[test]

@@ -13,11 +13,21 @@ pub enum OptimizerChoice {
     AdamW8bit,
     /// Muon for the matrices of the blocks, `AdamW` for the rest.
     Muon,
+    /// Lion: one moment, and updates of the same size for every element.
+    Lion,
 }
+
+/// Lion's defaults: a tenth of AdamW's rates, and ten times its decay, so that their product stays.
+const LION: &[(&str, ConfigValue)] = &[
+    ("learning_rate", ConfigValue::Float(6e-5)),
+    ("min_lr", ConfigValue::Float(6e-6)),
+    ("weight_decay", ConfigValue::Float(1.0)),
+    ("beta2", ConfigValue::Float(0.99)),
+];
 
 impl OptimizerChoice {
     /// All of them, in the order of lists.
-    pub const ALL: [Self; 3] = [Self::AdamW, Self::AdamW8bit, Self::Muon];
+    pub const ALL: [Self; 4] = [Self::AdamW, Self::AdamW8bit, Self::Muon, Self::Lion];
 
     /// As written in a config.
     pub const fn name(self) -> &'static str {
@@ -25,6 +35,7 @@ impl OptimizerChoice {
             Self::AdamW => "adamw",
             Self::AdamW8bit => "adamw8bit",
             Self::Muon => "muon",
+            Self::Lion => "lion",
         }
     }
 
@@ -34,6 +45,7 @@ impl OptimizerChoice {
             Self::AdamW => "AdamW",
             Self::AdamW8bit => "AdamW 8-bit",
             Self::Muon => "Muon",
+            Self::Lion => "Lion",
         }
     }
 
@@ -43,6 +55,7 @@ impl OptimizerChoice {
             Self::AdamW => "",
             Self::AdamW8bit => "8-bit moments",
             Self::Muon => "for the matrices of the blocks, AdamW for the rest",
+            Self::Lion => "one moment; a tenth of AdamW's learning rate",
         }
     }
 
@@ -50,6 +63,7 @@ impl OptimizerChoice {
     pub const fn defaults(self) -> &'static [(&'static str, ConfigValue)] {
         match self {
             Self::AdamW | Self::AdamW8bit | Self::Muon => &[],
+            Self::Lion => LION,
         }
     }
 

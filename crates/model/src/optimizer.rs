@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use fitgpt_config::{Config, MuonDtype, OptimizerChoice};
 use fitgpt_program::{
-    Adam, ElementRule, Muon, Op, QUANTISED_BLOCK,
+    Adam, ElementRule, Lion, Muon, Op, QUANTISED_BLOCK,
     units::{DType, TensorId},
 };
 
@@ -131,6 +131,11 @@ impl Optimizer {
             OptimizerChoice::AdamW => Self::adamw(adam),
             OptimizerChoice::AdamW8bit => Self::AdamW8bit(adam),
             OptimizerChoice::Muon => Self::Muon { muon: muon(config), adam },
+            OptimizerChoice::Lion => {
+                let Adam { beta1, beta2, weight_decay, grad_clip, .. } = adam;
+                let lion = Lion { beta1, beta2, weight_decay, grad_clip };
+                Self::Elementwise(ElementRule::Lion(lion))
+            }
         }
     }
 

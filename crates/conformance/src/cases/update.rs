@@ -1,6 +1,6 @@
-//! The gradient norm and `AdamW`.
+//! The gradient norm, and the rules that update each element by itself.
 
-use fitgpt_program::{Adam, ElementRule, Op, units::DType};
+use fitgpt_program::{Adam, ElementRule, Lion, Op, units::DType};
 
 use super::super::{
     case::{CaseBuilder, Fill, OpCase, normals},
@@ -20,16 +20,19 @@ pub(super) fn cases() -> Vec<OpCase> {
     for count in [1, 7, 1300] {
         for decays in [true, false] {
             for (updates, grad_clip) in [(1, 0.0), (1, 1.0), (10, 1.0)] {
-                let start = AdamWCase { count, decays, updates, grad_clip, around: [0, 0] };
+                let start = UpdateCase { count, decays, updates, grad_clip, around: [0, 0] };
                 // Below the limit, above it, and not finite.
-                list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.adamw(norm)));
+                for norm in [0.5, 4.0, f64::INFINITY, f64::NAN] {
+                    list.extend([start.adamw(norm), start.lion(norm)]);
+                }
             }
         }
     }
     // A rank's part of a parameter: the elements before and after it must not change.
     let start =
-        AdamWCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, around: [256, 40] };
+        UpdateCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, around: [256, 40] };
     list.extend([0.5, 4.0, f64::NAN].map(|norm| start.adamw(norm)));
+    list.extend([0.5, 4.0, f64::NAN].map(|norm| start.lion(norm)));
     list
 }
 
@@ -53,7 +56,7 @@ fn norm(title: &str, shapes: &[&[u64]], loss_scale: f32, special: Option<f64>) -
 }
 
 #[derive(Clone, Copy)]
-struct AdamWCase {
+struct UpdateCase {
     count: u64,
     decays: bool,
     updates: u64,
@@ -62,8 +65,23 @@ struct AdamWCase {
     around: [u64; 2],
 }
 
-impl AdamWCase {
+impl UpdateCase {
     fn adamw(self, norm: f64) -> OpCase {
+        let grad_clip = self.grad_clip;
+        let adam = Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip };
+        // Away from zero, because AdamW divides by its root.
+        let squares = normals(1, self.count as usize).into_iter().map(|n| (0.2 + n.abs()).powi(2));
+        let states = [Fill::normal(1.0), Fill::Values(squares.collect())];
+        self.case(ElementRule::AdamW(adam), states, norm)
+    }
+
+    fn lion(self, norm: f64) -> OpCase {
+        let grad_clip = self.grad_clip;
+        let lion = Lion { beta1: 0.9, beta2: 0.99, weight_decay: 0.1, grad_clip };
+        self.case(ElementRule::Lion(lion), [Fill::normal(1.0)], norm)
+    }
+
+    fn case(self, rule: ElementRule, states: impl IntoIterator<Item = Fill>, norm: f64) -> OpCase {
         let Self { count, decays, updates, grad_clip, around: [first, rest] } = self;
         let loss_scale: f32 = 64.0;
         let whole = first + count + rest;
@@ -75,18 +93,14 @@ impl AdamWCase {
         case.arguments.loss_scale = loss_scale;
         let changed: fn() -> Tolerance = if norm.is_finite() { elementwise } else { copy };
 
-        // Away from zero, because AdamW divides by its root.
-        let squares = normals(1, count as usize).into_iter().map(|n| (0.2 + n.abs()).powi(2));
-        let squares = Fill::Values(squares.collect());
         let d = DType::F32;
         let norm = case.reads("norm", &[1], d, Fill::Values(vec![norm]));
         let parameter = case.updates("parameter", &[whole], d, Fill::normal(1.0), changed());
         let gradient = Fill::normal(loss_scale.into());
         let gradient = case.updates("gradient", &[whole], d, gradient, copy());
-        let exp_avg = case.updates("exp_avg", &[count], d, Fill::normal(1.0), changed());
-        let exp_avg_sq = case.updates("exp_avg_sq", &[count], d, squares, changed());
-        let adam = Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip };
-        let (states, rule) = (vec![exp_avg, exp_avg_sq], ElementRule::AdamW(adam));
+        let names = rule.states().iter().zip(states);
+        let states = names.map(|(name, fill)| case.updates(name, &[count], d, fill, changed()));
+        let states = states.collect();
         case.case(Op::Update { norm, parameter, gradient, states, first, decays, rule })
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Both are limited by memory bandwidth and take one pass. Squares are summed in f64, by blocks.
 
-use fitgpt_program::{Adam, ElementRule, SHARD_BLOCK};
+use fitgpt_program::{Adam, ElementRule, Lion, SHARD_BLOCK};
 
 use crate::{
     Arguments,
@@ -126,6 +126,13 @@ pub(super) fn elements<'a>(
                 isa.run(AdamWBlock { parameter, gradient, exp_avg, exp_avg_sq, step });
             });
         }
+        ElementRule::Lion(lion) => {
+            let step = LionStep::new(lion, arguments, norm, decays);
+            let parts = (parameter, gradient, state(0));
+            machine.pool.for_each(parts, |_, (parameter, gradient, exp_avg)| {
+                isa.run(LionBlock { parameter, gradient, exp_avg, step });
+            });
+        }
     }
 }
 
@@ -194,6 +201,57 @@ impl Kernel for AdamWBlock<'_> {
             *v = simd.fma1(step.beta2, *v, step.one_minus_beta2 * g * g);
             let root = v.sqrt() + step.epsilon;
             *p = *p * step.decay_factor - step.lr * (*m / root);
+        }
+    }
+}
+
+/// As [`AdamStep`], for Lion.
+#[derive(Clone, Copy)]
+struct LionStep {
+    gradient_factor: f32,
+    decay_factor: f32,
+    beta1: f32,
+    beta2: f32,
+    one_minus_beta1: f32,
+    one_minus_beta2: f32,
+    lr: f32,
+}
+
+impl LionStep {
+    fn new(lion: &Lion, arguments: &Arguments, norm: f32, decays: bool) -> Self {
+        let decay = f64::from(arguments.lr) * f64::from(lion.weight_decay);
+        Self {
+            gradient_factor: gradient_factor(lion.grad_clip, arguments, norm),
+            decay_factor: if decays { (1.0 - decay) as f32 } else { 1.0 },
+            beta1: lion.beta1,
+            beta2: lion.beta2,
+            one_minus_beta1: (1.0 - f64::from(lion.beta1)) as f32,
+            one_minus_beta2: (1.0 - f64::from(lion.beta2)) as f32,
+            lr: arguments.lr,
+        }
+    }
+}
+
+struct LionBlock<'a> {
+    parameter: &'a mut [f32],
+    gradient: &'a mut [f32],
+    exp_avg: &'a mut [f32],
+    step: LionStep,
+}
+
+impl Kernel for LionBlock<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { parameter, gradient, exp_avg, step } = self;
+        for ((p, gradient), m) in parameter.iter_mut().zip(gradient).zip(exp_avg) {
+            let g = *gradient * step.gradient_factor;
+            *gradient = 0.0;
+            let direction = simd.fma1(step.beta1, *m, step.one_minus_beta1 * g);
+            *m = simd.fma1(step.beta2, *m, step.one_minus_beta2 * g);
+            let size = if direction == 0.0 { 0.0 } else { step.lr };
+            *p = *p * step.decay_factor - size.copysign(direction);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The optimizer: the norm of the whole gradient, and AdamW as PyTorch computes it.
+//! The optimizer: the norm of the whole gradient, AdamW as PyTorch computes it, and Lion.
 //!
 //! ```text
 //! p *= 1 - lr · weight_decay
@@ -6,10 +6,18 @@
 //! p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
 //! ```
 //!
+//! Lion, as its authors' algorithm 2; the sign of zero is zero:
+//!
+//! ```text
+//! p *= 1 - lr · weight_decay
+//! p -= lr · sign(β₁ m + (1 - β₁) g)
+//! m = β₂ m + (1 - β₂) g
+//! ```
+//!
 //! Gradients include the loss scale, which is divided out only here. The norm is clipped as
 //! `torch.nn.utils.clip_grad_norm_` does.
 
-use fitgpt_program::{Adam, ElementRule, Op};
+use fitgpt_program::{Adam, ElementRule, Lion, Op};
 
 use super::{
     misplaced,
@@ -72,6 +80,37 @@ impl AdamStep {
     }
 }
 
+/// As [`AdamStep`], for Lion.
+struct LionStep {
+    gradient_factor: f64,
+    decay_factor: f64,
+    beta1: f64,
+    beta2: f64,
+    lr: f64,
+}
+
+impl LionStep {
+    fn new(lion: &Lion, arguments: &Arguments, norm: f64, decays: bool) -> Self {
+        let lr = f64::from(arguments.lr);
+        Self {
+            gradient_factor: gradient_factor(lion.grad_clip, arguments, norm),
+            decay_factor: if decays { 1.0 - lr * f64::from(lion.weight_decay) } else { 1.0 },
+            beta1: lion.beta1.into(),
+            beta2: lion.beta2.into(),
+            lr,
+        }
+    }
+
+    /// The new parameter; changes the moment.
+    fn update(&self, parameter: f64, exp_avg: &mut f64, gradient: f64) -> f64 {
+        let gradient = gradient * self.gradient_factor;
+        let direction = self.beta1 * *exp_avg + (1.0 - self.beta1) * gradient;
+        *exp_avg = self.beta2 * *exp_avg + (1.0 - self.beta2) * gradient;
+        let sign = if direction == 0.0 { 0.0 } else { direction.signum() };
+        parameter * self.decay_factor - self.lr * sign
+    }
+}
+
 /// A new parameter from the old one, its states, which are changed, and its gradient.
 type ElementUpdate = Box<dyn Fn(f64, &mut [f64], f64) -> f64>;
 
@@ -89,6 +128,12 @@ fn element_update(
                 let new = step.update(old, gradient);
                 states.copy_from_slice(&[new.exp_avg, new.exp_avg_sq]);
                 new.parameter
+            })
+        }
+        ElementRule::Lion(lion) => {
+            let step = LionStep::new(lion, arguments, norm, decays);
+            Box::new(move |parameter, states, gradient| {
+                step.update(parameter, &mut states[0], gradient)
             })
         }
     }

@@ -11,7 +11,9 @@ pub(super) fn with_less_state(request: &FitRequest<'_>) -> impl Iterator<Item = 
     // The optimizer of a checkpoint is fixed.
     let is_open = is_ours && *config.init_from() != InitFrom::Resume;
     let smaller: &[_] = match config.optimizer() {
-        OptimizerChoice::AdamW if is_open => &[OptimizerChoice::AdamW8bit, OptimizerChoice::Muon],
+        OptimizerChoice::AdamW if is_open => {
+            &[OptimizerChoice::AdamW8bit, OptimizerChoice::Muon, OptimizerChoice::Lion]
+        }
         _ => &[],
     };
     smaller.iter().map(|choice| {

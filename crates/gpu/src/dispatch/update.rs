@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use cubecl::prelude::BufferArg;
-use fitgpt_program::{Adam, ElementRule, Op, QUANTISED_BLOCK, units::TensorId};
+use fitgpt_program::{Adam, ElementRule, Lion, Op, QUANTISED_BLOCK, units::TensorId};
 
 use super::{OpLaunch, cubes, elements, launch, line, misplaced};
 use crate::kernels::{
-    update::{self, AdamConstantsLaunch, BLOCK},
+    update::{self, AdamConstantsLaunch, BLOCK, LionConstantsLaunch},
     update_8bit,
 };
 
@@ -64,6 +64,18 @@ impl OpLaunch<'_> {
                             state(1),
                             window.len(),
                             self.step(adam, decays),
+                        ),
+                        ElementRule::Lion(lion) => launch!(
+                            self,
+                            update::lion,
+                            elements(window.len()),
+                            line(),
+                            self.whole(norm),
+                            self.shares(parameter, &owned, whole),
+                            self.shares(gradient, &owned, whole),
+                            state(0),
+                            window.len(),
+                            self.lion_step(lion, decays),
                         ),
                     }
                 }
@@ -140,6 +152,21 @@ impl OpLaunch<'_> {
             (lr / (1.0 - beta1.powf(updates))) as f32,
             (1.0 - beta2.powf(updates)).sqrt() as f32,
             adam.epsilon,
+        )
+    }
+    /// Lion's constants of this step.
+    fn lion_step(&self, lion: &Lion, decays: bool) -> LionConstantsLaunch {
+        let lr = f64::from(self.arguments.lr);
+        let decay = if decays { lr * f64::from(lion.weight_decay) } else { 0.0 };
+        LionConstantsLaunch::new(
+            1.0 / self.arguments.loss_scale,
+            lion.grad_clip,
+            (1.0 - decay) as f32,
+            lion.beta1,
+            lion.beta2,
+            (1.0 - f64::from(lion.beta1)) as f32,
+            (1.0 - f64::from(lion.beta2)) as f32,
+            self.arguments.lr,
         )
     }
 }

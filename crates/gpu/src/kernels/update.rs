@@ -1,9 +1,17 @@
-//! The optimizer: the norm of the whole gradient, and AdamW.
+//! The optimizer: the norm of the whole gradient, AdamW and Lion.
 //!
 //! ```text
 //! p *= 1 - lr · weight_decay
 //! m = β₁ m + (1 - β₁) g;  v = β₂ v + (1 - β₂) g²
 //! p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```
+//!
+//! Lion:
+//!
+//! ```text
+//! p *= 1 - lr · weight_decay
+//! p -= lr · sign(β₁ m + (1 - β₁) g)
+//! m = β₂ m + (1 - β₂) g
 //! ```
 //!
 //! The norm stays on the device: the kernel itself checks that it is finite and clips.
@@ -110,6 +118,44 @@ pub(crate) fn adamw(
             exp_avg[i] = m;
             exp_avg_sq[i] = v;
             parameter[i] = fma(parameter[i], step.decay_factor, -(step.rate * m / root));
+        }
+        gradient[i] = 0.0;
+    }
+}
+
+/// As [`AdamConstants`], for Lion.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct LionConstants {
+    pub(crate) inverse_loss_scale: f32,
+    pub(crate) grad_clip: f32,
+    pub(crate) decay_factor: f32,
+    pub(crate) beta1: f32,
+    pub(crate) beta2: f32,
+    pub(crate) rest1: f32,
+    pub(crate) rest2: f32,
+    pub(crate) rate: f32,
+}
+
+/// As [`adamw`], with Lion's rule.
+#[cube(launch_unchecked, create_dummy_kernel)]
+pub(crate) fn lion(
+    norm: &[f32],
+    parameter: &mut [f32],
+    gradient: &mut [f32],
+    exp_avg: &mut [f32],
+    count: usize,
+    step: LionConstants,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        let norm = norm[0];
+        if is_number(norm) {
+            let g = gradient[i] * factor_of(norm, step.grad_clip, step.inverse_loss_scale);
+            let direction = fma(step.beta1, exp_avg[i], step.rest1 * g);
+            exp_avg[i] = fma(step.beta2, exp_avg[i], step.rest2 * g);
+            let down = select(direction < 0.0, -step.rate, 0.0);
+            let change = select(direction > 0.0, step.rate, down);
+            parameter[i] = fma(parameter[i], step.decay_factor, -change);
         }
         gradient[i] = 0.0;
     }
