@@ -62,6 +62,11 @@ JOBS = {
         work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=1),
     "124M, one sample of 256 tokens, bfloat16": dict(
         work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=1, dtype="bfloat16"),
+    # So short that PyTorch, without a cache, does little more than read the weights for each token.
+    "124M, one sample of 16 tokens, float32": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=16, samples=1),
+    "124M, one sample of 16 tokens, bfloat16": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=16, samples=1, dtype="bfloat16"),
     "shakespeare_char, evaluation, bfloat16": dict(
         work="evaluate", sizes=CHARS, steps=4, dtype="bfloat16"),
 }
