@@ -2,11 +2,15 @@
 """How far bfloat16 factors move gradients and losses.
 
     bench/bfloat16.py gradients [--binary FITGPT] [--threads N]
+    bench/bfloat16.py sources [--threads N] [--seeds N …]
     bench/bfloat16.py curves TEXT [--binary FITGPT] [--threads N] [--steps N] [--seeds N …]
 
 `gradients` compares the gradient of a model of 6 layers with PyTorch's in float64, from the same
 weights and tokens: FitGPT in float32, in bfloat16 with float32 factors and with bfloat16 factors,
 and PyTorch with bfloat16 autocast. It needs the packages of `tests/requirements.txt`.
+
+`sources` emulates our roundings in PyTorch in float64, leaves out one at a time, and prints the error
+of the gradient that is left: which rounding costs what. It needs no FitGPT.
 
 `curves` trains the model of `config/train_shakespeare_char_cpu.py` on a text in the three
 arithmetics, and prints the validation loss of every seed. Runs that exist are not repeated.
@@ -35,13 +39,15 @@ def main():
     options = parse()
     if options.what == "gradients":
         gradients(options)
+    elif options.what == "sources":
+        sources(options)
     else:
         curves(options)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["gradients", "curves"])
+    parser.add_argument("what", choices=["gradients", "sources", "curves"])
     parser.add_argument("text", nargs="?", help="a text file, for `curves`")
     parser.add_argument("--binary", default=ROOT / "target/release/fitgpt", help="which fitgpt to use")
     parser.add_argument("--threads", type=int, default=0)
@@ -104,6 +110,51 @@ def gradients(options):
     show("PyTorch, bfloat16 autocast", list(zip(rounded, exact)))
     for arithmetic, ours in found.items():
         show("FitGPT, " + arithmetic, list(matched(ours, exact)))
+
+
+def sources(options):
+    import torch
+
+    sys.path.insert(0, str(HERE))
+    import peer
+    import rounding
+
+    torch.set_num_threads(options.threads or 1)
+    sizes = [SIZES[key] for key in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")]
+    errors = {}
+    for seed in options.seeds:
+        torch.manual_seed(seed)
+        model = peer.GPT(*sizes, 0.0).double()
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2:
+                is_scaled = name.endswith(("out.weight", "down.weight"))
+                std = 0.02 / (2 * sizes[0]) ** 0.5 if is_scaled else 0.02
+                torch.nn.init.normal_(parameter, 0.0, std)
+        window = torch.randint(SIZES["vocab_size"], (1, SIZES["block_size"] + 1))
+        tokens, targets = window[:, :-1], window[:, 1:]
+
+        def of(loss):
+            model.zero_grad()
+            loss().backward()
+            return [p.grad.double().clone() for p in model.parameters()]
+
+        exact = of(lambda: model(tokens, targets))
+        runs = {"all of ours": lambda: rounding.loss(model, tokens, targets, ())}
+        for left_out in rounding.LEFT_OUT:
+            runs["without: " + " and ".join(left_out)] = (
+                lambda left_out=left_out: rounding.loss(model, tokens, targets, left_out))
+        found = {name: of(loss) for name, loss in runs.items()}
+        model.float()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(tokens, targets)
+        found["PyTorch, bfloat16 autocast"] = of(lambda: loss)
+        for name, gradients in found.items():
+            error = sum((x - y).norm().item() ** 2 for x, y in zip(gradients, exact)) ** 0.5
+            size = sum(y.norm().item() ** 2 for y in exact) ** 0.5
+            errors.setdefault(name, []).append(error / size)
+    print("relative error of the whole gradient, mean over the seeds")
+    for name, each in errors.items():
+        print(f"  {name:60} {sum(each) / len(each):.2e}")
 
 
 def matched(ours, exact):

@@ -10,6 +10,10 @@ Each job first checks that FitGPT and PyTorch compute the same loss from the sam
 FitGPT, PyTorch eager and PyTorch compiled run in turn, each in its own process, and the fastest
 step of each is reported. Compare only figures of one run: the speed of a shared machine changes
 by a factor of two within minutes.
+
+With other programs on the machine, `--cpu-time --threads 1` compares the CPU time of a step, which
+does not contain the time that others had the core. Of FitGPT it is the difference between a process
+with one step and one with several.
 """
 
 import argparse
@@ -56,6 +60,15 @@ JOBS = {
         work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=10),
     "124M, one sample of 256 tokens": dict(
         work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=1),
+    "124M, one sample of 256 tokens, bfloat16": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=1, dtype="bfloat16"),
+    # So short that PyTorch, without a cache, does little more than read the weights for each token.
+    "124M, one sample of 16 tokens, float32": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=16, samples=1),
+    "124M, one sample of 16 tokens, bfloat16": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=16, samples=1, dtype="bfloat16"),
+    "shakespeare_char, evaluation, bfloat16": dict(
+        work="evaluate", sizes=CHARS, steps=4, dtype="bfloat16"),
 }
 # How far apart two correct losses may be. In float32 only the order of summation differs, which
 # is about 1e-6 of a loss of 11. Bfloat16 keeps 8 bits, and PyTorch's autocast rounds elsewhere.
@@ -89,6 +102,8 @@ def parse():
     parser.add_argument("--write", help="also write the table to this file")
     parser.add_argument("--binary", help="use this fitgpt instead of building one")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="compare CPU time, for a machine that others use too")
     parser.add_argument("--eager-only", action="store_true", help="skip torch.compile")
     options = parser.parse_args()
     if options.steps is not None and options.steps < 2:
@@ -133,7 +148,7 @@ class Bench:
         for _ in range(self.options.rounds):
             ours.append(self.ours(job, sizes, dtype, dropout))
             peer = dict(sizes, work=job["work"], steps=job["steps"], dtype=dtype, window=window,
-                        dropout=dropout, weights=str(weights))
+                        dropout=dropout, weights=str(weights), cpu_time=self.options.cpu_time)
             eager.append(self.peer(dict(peer, compile=False)))
             if not self.options.eager_only:
                 compiled.append(self.peer(dict(peer, compile=True)))
@@ -145,25 +160,29 @@ class Bench:
         return summary(name, ours, eager, compiled)
 
     def sampling(self, name, job):
-        sizes = job["sizes"]
+        sizes, dtype = job["sizes"], job.get("dtype", "float32")
         self.data(sizes)
         weights, _ = self.first_loss(dict(sizes, batch_size=1), "float32")
         ours, theirs = [], []
         for _ in range(self.options.rounds):
             prompt = self.folder / "prompt.txt"
             prompt.write_text(" the" * job["prompt"] if job["prompt"] > 1 else "")
-            answer, used = self.fitgpt(
-                "sample", f"--out_dir={weights}", f"--start=FILE:{prompt}", "--json",
-                f"--num_samples={job['samples']}", f"--max_new_tokens={job['new_tokens']}")
+            keys = ["sample", f"--out_dir={weights}", f"--start=FILE:{prompt}", "--json",
+                    f"--num_samples={job['samples']}", f"--dtype={dtype}", "--device=cpu",
+                    f"--threads={self.options.threads}"]
+            answer, used, cpu_ms = self.fitgpt(*keys, f"--max_new_tokens={job['new_tokens']}")
             answer = json.loads(answer)
             if answer["prompt_tokens"] != job["prompt"]:
                 sys.exit(f"{name}: the prompt has {answer['prompt_tokens']} tokens")
             made = job["samples"] * job["new_tokens"]
-            ours.append(dict(ms=1e3 * made / answer["tokens_per_s"], resident_bytes=used))
+            ms = 1e3 * made / answer["tokens_per_s"]
+            if self.options.cpu_time:
+                ms = cpu_ms - self.fitgpt(*keys, "--max_new_tokens=1")[2]
+            ours.append(dict(ms=ms, resident_bytes=used))
             theirs.append(self.peer(dict(
                 sizes, work="sample", prompt=job["prompt"], new_tokens=job["new_tokens"],
-                samples=job["samples"], dropout=0.0, weights=str(weights), dtype="float32",
-                window=[0, 0], compile=False)))
+                samples=job["samples"], dropout=0.0, weights=str(weights), dtype=dtype,
+                window=[0, 0], compile=False, cpu_time=self.options.cpu_time)))
         return summary(name, ours, theirs, [])
 
     def data(self, sizes):
@@ -193,17 +212,31 @@ class Bench:
     def ours(self, job, sizes, dtype, dropout):
         out = self.folder / "out"
         keys = self.keys(sizes, dtype, dropout) + job.get("ours", [])
+        if self.options.cpu_time:
+            return self.ours_in_cpu_time(job, keys, out)
         if job["work"] == "evaluate":
-            answer, _ = self.fitgpt("bench", *keys, f"--runs={job['steps']}", "--json")
+            answer, _, _ = self.fitgpt("bench", *keys, f"--runs={job['steps']}", "--json")
             programs = json.loads(answer)["measured"]["programs"]
             (program,) = [p for p in programs if p["name"] == "evaluate"]
             tokens = sizes["batch_size"] * sizes["block_size"]
             # The plan may evaluate fewer sequences at a time than asked for, so scale by tokens.
             # `bench` also trains, so its peak memory is not that of an evaluation.
             return dict(ms=program["ms"] * tokens / program["tokens"], resident_bytes=None)
-        _, used = self.fitgpt("train", *keys, f"--out_dir={out}", f"--max_iters={job['steps'] - 1}",
-                              "--overwrite", "--json")
+        _, used, _ = self.fitgpt("train", *keys, f"--out_dir={out}",
+                                 f"--max_iters={job['steps'] - 1}", "--overwrite", "--json")
         return dict(ms=min(step["ms"] for step in steps(out)[1:]), resident_bytes=used)
+
+    def ours_in_cpu_time(self, job, keys, out):
+        def of(steps):
+            # An evaluation runs batches of both splits.
+            counts = [f"--max_iters={steps}"]
+            if job["work"] == "evaluate":
+                counts = ["--eval_only=True", f"--eval_iters={steps + 1}"]
+            return self.fitgpt("train", *keys, f"--out_dir={out}", *counts, "--overwrite", "--json")
+
+        _, used, all_ms = of(job["steps"])
+        ms = (all_ms - of(0)[2]) / job["steps"] / (2 if job["work"] == "evaluate" else 1)
+        return dict(ms=ms, resident_bytes=used if job["work"] == "train" else None)
 
     def fitgpt(self, command, *args):
         return run([self.binary, command, *args])
@@ -211,20 +244,20 @@ class Bench:
     def peer(self, job):
         path = self.folder / "job.json"
         path.write_text(json.dumps(dict(job, threads=self.options.threads)))
-        answer, _ = run([self.python, HERE / "peer.py", path])
+        answer, _, _ = run([self.python, HERE / "peer.py", path])
         figures = json.loads(answer)
         self.torch = figures["torch"]
         return figures
 
 
 def run(command):
-    """Runs a command and returns its stdout and its peak resident bytes."""
+    """Runs a command and returns its stdout, its peak resident bytes and its CPU time in ms."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:
         sys.exit(f"{command[0]} {command[1]} ended with status {status}")
-    return output, 1024 * usage.ru_maxrss
+    return output, 1024 * usage.ru_maxrss, 1e3 * (usage.ru_utime + usage.ru_stime)
 
 
 def steps(folder):
@@ -246,12 +279,13 @@ def summary(name, ours, eager, compiled):
 
 
 def report(rows, bench):
+    clock = "CPU time of a step, because other programs ran. " if bench.options.cpu_time else ""
     rounds = "One round" if bench.options.rounds == 1 else f"Best of {bench.options.rounds} rounds"
     lines = [
         f"# FitGPT compared with PyTorch {bench.torch}, {datetime.date.today()}", "",
         f"{processor()}, {bench.options.threads} threads. {rounds} in alternation, one process each; "
         "the losses were compared first.",
-        "Speed is PyTorch's time divided by FitGPT's, so above 1 FitGPT is faster. Memory is the "
+        clock + "Speed is PyTorch's time divided by FitGPT's, so above 1 FitGPT is faster. Memory is the "
         "peak resident size, FitGPT's divided by PyTorch's.", "",
         "| job | FitGPT | eager | compiled | speed vs eager | vs compiled "
         "| memory | vs eager | vs compiled |",

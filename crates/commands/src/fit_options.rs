@@ -57,6 +57,9 @@ fn asked_of(
         device: &target.device,
         overhead: target.overhead,
         has_bf16: target.has_bf16,
+        is_faster_in_bf16: target.engine == EngineChoice::Fitgpt
+            && !target.is_card
+            && target.runner.is_faster_in_bf16(),
         share: target.share,
     })
 }

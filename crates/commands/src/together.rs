@@ -118,8 +118,7 @@ pub fn runner(
     };
     if ranks.count() == 1 {
         let (runner, memory) = Runner::of(config).map_err(Failure::from).and_then(with_memory)?;
-        let lacking = (!Isa::best().has_pairs()).then_some(ROOT);
-        let note = products_note(ranks, &runner, config, (lacking, false));
+        let note = HasPairs(vec![Isa::best().has_pairs()]).note(&runner, config);
         return Ok((runner, memory, note));
     }
     let threads = match config.threads() {
@@ -136,39 +135,43 @@ pub fn runner(
     let all = ranks.gather_texts(&format!("{} {products}", names.join(" ")));
     let has = |list: &String, name: &str| list.split(' ').any(|has| has == name);
     let common = names.into_iter().find(|name| all.iter().all(|list| has(list, name)));
-    let lacking = all.iter().position(|list| !has(list, PAIRS));
-    let has_any = all.iter().any(|list| has(list, PAIRS));
+    let has_pairs = HasPairs(all.iter().map(|list| has(list, PAIRS)).collect());
     let runner = match (found, common.and_then(Isa::named)) {
         (Runner::Cpu(mut target), Some(isa)) => {
             target.isa = isa;
-            target.products = device::products(config, lacking.is_none());
+            target.products = has_pairs.products(config);
             Runner::Cpu(target)
         }
         (other, _) => other,
     };
-    let note = products_note(ranks, &runner, config, (lacking, has_any));
+    let note = has_pairs.note(&runner, config);
     Ok((runner, memory, note))
 }
 
 /// Stands for the instruction for bfloat16 products in a list of instruction sets.
 const PAIRS: &str = "bfloat16-products";
 
-/// What there is to say about the arithmetic of products: that the CPU of `lacking` emulates it, or
-/// that only some of the ranks' CPUs could be faster.
-fn products_note(
-    ranks: &Ranks,
-    runner: &Runner,
-    config: &Config,
-    (lacking, has_any): (Option<usize>, bool),
-) -> Option<Sentence> {
-    let (rank, products) = (lacking?, runner.products(config)?);
-    match products {
-        Products::Bfloat16 if ranks.count() == 1 => Some(train::emulated_products()),
-        Products::Bfloat16 => Some(words::rank_emulates(rank)),
-        Products::Float32 if has_any && config.matmul_dtype().is_none() => {
-            Some(words::rank_lacks_products(rank))
+/// Whether the CPU of each rank has that instruction.
+struct HasPairs(Vec<bool>);
+
+impl HasPairs {
+    /// The factors of all ranks, which are the same: bfloat16 by default only if no rank emulates.
+    fn products(&self, config: &Config) -> Products {
+        device::products(config, self.0.iter().all(|has| *has))
+    }
+
+    /// What there is to say about the arithmetic of products: that the CPU of a rank emulates it, or
+    /// that only some of the ranks' CPUs could be faster.
+    fn note(&self, runner: &Runner, config: &Config) -> Option<Sentence> {
+        let rank = self.0.iter().position(|has| !has)?;
+        match runner.products(config)? {
+            Products::Bfloat16 if self.0.len() == 1 => Some(train::emulated_products()),
+            Products::Bfloat16 => Some(words::rank_emulates(rank)),
+            Products::Float32 if self.0.contains(&true) && config.matmul_dtype().is_none() => {
+                Some(words::rank_lacks_products(rank))
+            }
+            Products::Float32 => None,
         }
-        Products::Float32 => None,
     }
 }
 
@@ -208,4 +211,44 @@ pub fn memory(
     let least = (0..all.len()).min_by_key(|rank| all[*rank]).expect("there is at least one rank");
     device.usable_bytes = Bytes::new(all[least]);
     (device, least)
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_exec::cpu::CpuTarget;
+
+    use super::*;
+
+    /// The products of ranks with and without the instruction, and what is said about them.
+    fn agreed(has: &[bool], keys: &[(&'static str, &'static str)]) -> (Products, Option<Sentence>) {
+        let keys = keys.iter().map(|(key, value)| (*key, ConfigValue::from(*value)));
+        let config = Config::default().with("test", keys).unwrap();
+        let has = HasPairs(has.to_vec());
+        let products = has.products(&config);
+        let target = CpuTarget::new(1, Isa::best()).with_products(products);
+        (products, has.note(&Runner::Cpu(target), &config))
+    }
+
+    #[test]
+    fn ranks_without_the_instruction_decide_the_products_of_all_unless_a_key_does() {
+        const HALF: (&str, &str) = ("dtype", "bfloat16");
+        let [float32, bfloat16] = Products::ALL;
+        let chosen = |products: Products| [HALF, ("matmul_dtype", products.name())];
+        for has in [&[true][..], &[true, true, true]] {
+            assert_eq!(agreed(has, &[HALF]), (bfloat16, None));
+            assert_eq!(agreed(has, &chosen(float32)), (float32, None));
+        }
+        // No rank would be faster, so there is nothing to say.
+        for has in [&[false][..], &[false, false]] {
+            assert_eq!(agreed(has, &[HALF]), (float32, None));
+        }
+        let mixed = &[true, false, false][..];
+        assert_eq!(agreed(mixed, &[HALF]), (float32, Some(words::rank_lacks_products(1))));
+        assert_eq!(agreed(mixed, &chosen(float32)), (float32, None));
+        assert_eq!(agreed(mixed, &chosen(bfloat16)), (bfloat16, Some(words::rank_emulates(1))));
+        let emulated = Some(train::emulated_products());
+        assert_eq!(agreed(&[false], &chosen(bfloat16)), (bfloat16, emulated));
+        // Activations of another type are not multiplied so.
+        assert_eq!(agreed(mixed, &[("dtype", "float32")]).1, None);
+    }
 }

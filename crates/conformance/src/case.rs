@@ -75,6 +75,33 @@ impl OpCase {
         }
     }
 
+    /// The case with its weight rounded and stored as its activations are, as sampling may read it;
+    /// `None` for ops that never read such a weight.
+    pub(super) fn with_stored_matrix(&self) -> Option<Self> {
+        use Op::{Linear, LinearGelu, LinearResidual, LinearSwiGlu};
+        let op = &self.program.ops()[0];
+        let (Linear { weight, .. }
+        | LinearGelu { weight, .. }
+        | LinearSwiGlu { weight, .. }
+        | LinearResidual { weight, .. }) = *op
+        else {
+            return None;
+        };
+        let dtype = self.dtype();
+        let mut case = self.clone();
+        let (given, written) = self.program.tensors().split_at(self.inputs.len());
+        let mut given = given.to_vec();
+        given[weight.index()].dtype = dtype;
+        case.program = Program::new(self.program.kind(), given);
+        for tensor in written {
+            case.program.tensor(tensor.clone());
+        }
+        case.program.op(op.clone());
+        let values = widen(DType::F32, &self.inputs[weight.index()]);
+        case.inputs[weight.index()] = narrow(dtype, &values);
+        Some(case)
+    }
+
     /// By tensor.
     pub(super) fn expected(&self) -> impl Iterator<Item = (TensorId, Expected)> {
         (0..).map(TensorId).zip(self.expected.iter().copied())

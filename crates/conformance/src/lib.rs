@@ -174,6 +174,29 @@ pub fn same_bits(
     Ok(verdict)
 }
 
+/// Checks that storing matrices as sampling does changes no bit of a product of activations of type
+/// `dtype`.
+pub fn stored_matrices_change_no_bit(
+    dtype: DType,
+    target: &impl Target,
+    make: MakeBackend<'_>,
+) -> Result<SuiteVerdict, BackendError> {
+    assert_eq!(target.sampled_matrices(dtype), dtype);
+    let mut verdict = SuiteVerdict::default();
+    for case in cases::all().filter(|case| case.dtype() == dtype) {
+        let Some(stored) = case.with_stored_matrix() else { continue };
+        let expected = results(&case, target, make)?;
+        let found = results(&stored, target, make)?;
+        for (tensor, how) in case.expected() {
+            if matches!(how, Expected::Within(_)) {
+                let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
+                verdict.add(case.differing_bits(tensor, expected, found, "the same bits"));
+            }
+        }
+    }
+    Ok(verdict)
+}
+
 /// The reference backend.
 fn reference(plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
     Ok(Box::new(Reference::new(plan, WATCHED, Watch::Poison)?))

@@ -18,6 +18,7 @@ use fitgpt_model::{
     optimizer::Optimizer,
     programs::{SamplingHandles, SamplingPrograms},
     shard::Share,
+    state::SampledTypes,
     training::{Recompute, Training},
 };
 use fitgpt_program::{
@@ -309,9 +310,11 @@ fn judge_sampling(
     const BATCH: u64 = 2;
     const PROMPT: u64 = 4;
     let ModelCase { model, dtype, .. } = *case;
+    let matrices = target.sampled_matrices(dtype);
+    let types = SampledTypes { activations: dtype, matrices };
     let programs = SamplingPrograms {
-        prefill: prefill(&model, BATCH, dtype),
-        decode: decode(&model, BATCH, dtype),
+        prefill: prefill(&model, BATCH, types),
+        decode: decode(&model, BATCH, types),
     };
     let SamplingHandles { prefill, decode } = programs.handles();
     let state = programs.prefill.program.clone();

@@ -187,6 +187,7 @@ fn fixes(
         device,
         overhead: torch::overhead(&run.config),
         has_bf16: context.gpu.is_none_or(CardSpec::has_bf16),
+        is_faster_in_bf16: false,
         share: Share::WHOLE,
     });
     let options = found.options.into_iter().filter(|option| !option.changes.is_empty());

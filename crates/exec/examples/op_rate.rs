@@ -402,6 +402,14 @@ impl List {
             ],
             |[x, weight, bias, out]| Op::Linear { x, weight, bias: Some(bias), out },
         );
+        if e == DType::Bf16 {
+            let weight = ("weight", vec![3 * c, c], e);
+            self.add(
+                "linear, stored in bfloat16",
+                [("x", rows(c), e), weight, bias(3 * c), ("out", rows(3 * c), e)],
+                |[x, weight, bias, out]| Op::Linear { x, weight, bias: Some(bias), out },
+            );
+        }
         self.add(
             "linear_gelu",
             [

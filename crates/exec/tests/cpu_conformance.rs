@@ -3,6 +3,7 @@
 
 use fitgpt_conformance::{
     Factors, WATCHED, judge, judge_model, judge_model_stored, judge_stored, same_bits,
+    stored_matrices_change_no_bit,
 };
 use fitgpt_exec::{
     Backend, BackendError, Watch,
@@ -90,6 +91,16 @@ fn the_number_of_threads_changes_no_bit_of_bfloat16_factors() {
         let (three, one) = (pairs(3, isa), pairs(1, isa));
         let verdict = same_bits(&three, &mut watched(three), &one, &mut watched(one)).unwrap();
         assert!(verdict.is_clean(), "{}\n{verdict}", isa.name());
+    }
+}
+
+#[test]
+fn matrices_stored_in_bfloat16_change_no_bit_of_bfloat16_factors() {
+    for isa in Isa::all() {
+        let target = pairs(2, isa);
+        let verdict =
+            stored_matrices_change_no_bit(DType::Bf16, &target, &mut watched(target)).unwrap();
+        assert!(verdict.is_clean() && verdict.compared > 100, "{}\n{verdict}", isa.name());
     }
 }
 

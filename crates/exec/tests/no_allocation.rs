@@ -18,11 +18,12 @@ use fitgpt_model::{
     family::gpt2::Gpt2Sizes,
     optimizer::Optimizer,
     shard::Share,
+    state::SampledTypes,
     training::{Recompute, Training},
 };
 use fitgpt_program::{
     Adam, Gelu, Life, Names, Products,
-    memory::{place, verify},
+    memory::{Target, place, verify},
     units::{Bytes, DType, ProgramId, TensorId},
 };
 
@@ -90,8 +91,12 @@ const ARITHMETICS: [(DType, Products); 4] = [
     (DType::F16, Products::Float32),
 ];
 
+fn target(products: Products) -> CpuTarget {
+    CpuTarget::new(2, Isa::best()).with_products(products)
+}
+
 fn backend(programs: Vec<fitgpt_program::Program>, products: Products) -> Cpu {
-    let target = CpuTarget::new(2, Isa::best()).with_products(products);
+    let target = target(products);
     let plan = verify(place(programs, &target).unwrap(), &target).unwrap();
     let mut cpu = Cpu::new(plan, target, Watch::Off).unwrap();
     // State that can train: small numbers of both signs, positive second moments.
@@ -149,8 +154,9 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
         }
     }
     for (activations, products) in ARITHMETICS {
-        let programs =
-            vec![prefill(&MODEL, 2, activations).program, decode(&MODEL, 2, activations).program];
+        let matrices = target(products).sampled_matrices(activations);
+        let types = SampledTypes { activations, matrices };
+        let programs = vec![prefill(&MODEL, 2, types).program, decode(&MODEL, 2, types).program];
         let mut cpu = backend(programs, products);
         let mut sample = || {
             for cache_row in [0, 1] {

@@ -72,6 +72,7 @@ fn main() {
             device: &device,
             overhead,
             has_bf16: true,
+            is_faster_in_bf16: false,
             share: Share::WHOLE,
         };
         let start = Instant::now();

@@ -63,6 +63,7 @@ fn options(config: &Config, engine: Engine<'_>) -> Fit {
         device: &card(),
         overhead,
         has_bf16: true,
+        is_faster_in_bf16: false,
         share: Share::WHOLE,
     })
 }

@@ -12,7 +12,7 @@ use fitgpt_config::{Config, GradCheckpoint, Precision, divisors};
 use fitgpt_program::{
     Names, Program, Tensor,
     memory::{FitCheck, PlanError, Target, VerifiedPlan, place, profile, verify},
-    units::Bytes,
+    units::{Bytes, DType},
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     optimizer::Optimizer,
     programs::{SamplingPrograms, TrainingPrograms},
     shard::Share,
+    state::SampledTypes,
     training::{Recompute, Training},
 };
 
@@ -34,6 +35,8 @@ pub struct Job {
     pub eval_sequences: u64,
     /// Sequences that sampling decodes together.
     pub samples: u64,
+    /// The type of the matrices that sampling reads.
+    pub sampled_matrices: DType,
 }
 
 impl Job {
@@ -74,6 +77,7 @@ impl Job {
         share: Share,
     ) -> Self {
         let mut job = Self::unadapted(config, vocab, precision, share);
+        job.sampled_matrices = target.sampled_matrices(job.training.activations);
         let Self { model, training, .. } = &mut job;
         match config.grad_checkpoint() {
             GradCheckpoint::Off => {}
@@ -119,6 +123,7 @@ impl Job {
             training,
             eval_sequences: u64::from(config.eval_iters()) * eval_batch,
             samples: u64::from(config.num_samples()),
+            sampled_matrices: DType::F32,
         }
     }
 
@@ -138,11 +143,17 @@ impl Job {
 
     /// Prefill and decode.
     pub fn sampling_programs(&self) -> SamplingPrograms {
-        let activations = self.training.activations;
+        let types = self.sampled_types();
         SamplingPrograms {
-            prefill: decoder::prefill(&self.model, self.samples, activations),
-            decode: decoder::decode(&self.model, self.samples, activations),
+            prefill: decoder::prefill(&self.model, self.samples, types),
+            decode: decoder::decode(&self.model, self.samples, types),
         }
+    }
+
+    /// How sampling stores its tensors.
+    pub fn sampled_types(&self) -> SampledTypes {
+        let (activations, matrices) = (self.training.activations, self.sampled_matrices);
+        SampledTypes { activations, matrices }
     }
 
     /// The host memory that holds the tokens and the targets of a batch before they are copied to

@@ -13,7 +13,8 @@ use fitgpt_program::{
 };
 
 use crate::{
-    Model, ModelWeights, Parameter, naming, optimizer::ParameterState, training::Training,
+    Model, ModelWeights, Parameter, ParameterId, ParameterRole, naming, optimizer::ParameterState,
+    training::Training,
 };
 
 /// The state of training.
@@ -104,13 +105,36 @@ impl TrainingState {
     }
 }
 
+/// How sampling stores what it computes, and the weights that it only reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledTypes {
+    /// Activations, keys and values.
+    pub activations: DType,
+    /// The matrices of products. Norms, biases and the tables of tokens and positions, of which few
+    /// numbers are read, are float32.
+    pub matrices: DType,
+}
+
+impl SampledTypes {
+    /// Activations of this type, and float32 weights.
+    pub const fn float32_weights(activations: DType) -> Self {
+        Self { activations, matrices: DType::F32 }
+    }
+}
+
 /// The state of sampling.
 #[derive(Clone, Debug)]
 pub struct SamplingState {
     /// In the order of the table: weights, caches, the rest.
     pub tensors: Vec<Tensor>,
-    /// The weights, by parameter.
+    /// The weights, by parameter. The table of tokens is the one that the head multiplies if the
+    /// model is tied.
     pub weights: Vec<TensorId>,
+    /// The table in which tokens are looked up: a tensor of its own if the head, tied to it, is
+    /// rounded.
+    pub embedding: TensorId,
+    /// The parameter that both hold.
+    pub embedding_parameter: ParameterId,
     /// Keys and values of each layer, (B, T, KV·D).
     pub caches: Vec<[TensorId; 2]>,
     /// Cosines and sines of rotary positions.
@@ -119,21 +143,41 @@ pub struct SamplingState {
 
 impl SamplingState {
     /// Weights, and the keys and values of `batch` sequences.
-    pub fn new(model: &Model, batch: u64, activations: DType) -> Self {
-        Self::of(model, &ModelWeights::of(model), batch, activations)
+    pub fn new(model: &Model, batch: u64, types: SampledTypes) -> Self {
+        Self::of(model, &ModelWeights::of(model), batch, types)
     }
 
     pub(super) fn of(
         model: &Model,
         weights: &ModelWeights,
         batch: u64,
-        activations: DType,
+        types: SampledTypes,
     ) -> Self {
         let mut table = StateBuilder { tensors: Vec::new(), names: Names::Kept };
-        let ids = table.each(&weights.parameters, "", TensorClass::Parameter);
-        let caches = table.caches(model, batch, activations);
+        let ids: Vec<_> = (0..)
+            .zip(&weights.parameters)
+            .map(|(index, parameter)| {
+                let is_multiplied = match parameter.role {
+                    ParameterRole::Matrix | ParameterRole::Head => true,
+                    ParameterRole::Embedding => weights.head == ParameterId(index),
+                    ParameterRole::Positions | ParameterRole::Norm | ParameterRole::Bias => false,
+                };
+                let dtype = if is_multiplied { types.matrices } else { DType::F32 };
+                table.like(parameter, "", dtype, TensorClass::Parameter)
+            })
+            .collect();
+        let embedding_parameter = weights.embedding;
+        let embedding = match ids[embedding_parameter.index()] {
+            multiplied if table.tensors[multiplied.index()].dtype != DType::F32 => {
+                let parameter = &weights.parameters[embedding_parameter.index()];
+                table.like(parameter, "float32 ", DType::F32, TensorClass::Parameter)
+            }
+            shared => shared,
+        };
+        let caches = table.caches(model, batch, types.activations);
         let rotary = table.rotary(model);
-        Self { tensors: table.tensors, weights: ids, caches, rotary }
+        let tensors = table.tensors;
+        Self { tensors, weights: ids, embedding, embedding_parameter, caches, rotary }
     }
 }
 
@@ -157,11 +201,19 @@ impl StateBuilder {
         prefix: &str,
         class: TensorClass,
     ) -> Vec<TensorId> {
-        let like = |p: &Parameter| {
-            let name = self.names.of(format_args!("{prefix}{}", p.name));
-            self.add(name, p.shape.clone(), DType::F32, class)
-        };
-        parameters.iter().map(like).collect()
+        parameters.iter().map(|p| self.like(p, prefix, DType::F32, class)).collect()
+    }
+
+    /// A tensor like a parameter.
+    fn like(
+        &mut self,
+        parameter: &Parameter,
+        prefix: &str,
+        dtype: DType,
+        class: TensorClass,
+    ) -> TensorId {
+        let name = self.names.of(format_args!("{prefix}{}", parameter.name));
+        self.add(name, parameter.shape.clone(), dtype, class)
     }
 
     /// Keys and values of `batch` sequences in each layer.

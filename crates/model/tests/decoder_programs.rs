@@ -2,17 +2,17 @@
 
 use fitgpt_config::Written;
 use fitgpt_model::{
-    Model, decoder,
+    Model, Parameter, ParameterRole, decoder,
     family::gpt2::Gpt2Sizes,
     optimizer::Optimizer,
     shard::Share,
-    state::SamplingState,
+    state::{SampledTypes, SamplingState},
     training::{Recompute, Training},
 };
 use fitgpt_program::{
     Adam, Gelu, Names, Op, Program, TensorClass,
     memory::{Limits, Plan, Target, place, profile, verify},
-    units::{Bytes, DType},
+    units::{Bytes, DType, TensorId},
 };
 
 /// A host whose kernels need no scratch.
@@ -27,6 +27,9 @@ impl Target for Host {
         Bytes::ZERO
     }
 }
+
+/// How these tests sample.
+const FLOAT32: SampledTypes = SampledTypes::float32_weights(DType::F32);
 
 fn sizes() -> Gpt2Sizes {
     Gpt2Sizes {
@@ -146,7 +149,7 @@ fn small_odd_and_biased_models_can_be_planned() {
             verify(plan, &Host).unwrap();
         }
         for program in [decoder::prefill, decoder::decode] {
-            let plan = place(vec![program(&model, 3, DType::F32).program], &Host).unwrap();
+            let plan = place(vec![program(&model, 3, FLOAT32).program], &Host).unwrap();
             verify(plan, &Host).unwrap();
         }
     }
@@ -182,13 +185,36 @@ fn a_llama_is_placed_as_tightly_as_gpt2_at_every_level_of_recomputation() {
 #[test]
 fn fewer_key_heads_make_a_smaller_cache() {
     let bytes = |model: &Model| {
-        let state = SamplingState::new(model, 2, DType::F32);
+        let state = SamplingState::new(model, 2, FLOAT32);
         state.caches.iter().flatten().map(|id| state.tensors[id.index()].bytes().get()).sum()
     };
     let (grouped, whole): (u64, u64) =
         (bytes(&llama(SMOL)), bytes(&llama(&SMOL.replace("n_kv_head=3", "n_kv_head=9"))));
     assert_eq!(whole, 3 * grouped);
     assert_eq!(grouped, 30 * 2 * 2 * 512 * 3 * 64 * 4);
+}
+
+#[test]
+fn rounded_matrices_take_half_and_the_table_of_tokens_stays_float32() {
+    let types = SampledTypes { activations: DType::Bf16, matrices: DType::Bf16 };
+    for is_tied in [true, false] {
+        let model = Model { is_tied, ..llama(SMOL) };
+        let [whole, half] = [SampledTypes { matrices: DType::F32, ..types }, types].map(|types| {
+            let state = SamplingState::new(&model, 2, types);
+            assert_eq!(state.tensors[state.embedding.index()].dtype, DType::F32);
+            let of = |id: &TensorId| state.tensors[id.index()].bytes().get();
+            let lookup = (!state.weights.contains(&state.embedding)).then_some(state.embedding);
+            state.weights.iter().chain(&lookup).map(of).sum::<u64>()
+        });
+        let table = u64::from(model.vocab * model.channels);
+        let multiplied =
+            |p: &&Parameter| matches!(p.role, ParameterRole::Matrix | ParameterRole::Head);
+        let parameters = model.parameters();
+        let matrices = parameters.iter().filter(multiplied).map(Parameter::count).sum::<u64>();
+        // Tied, the head is a second table, of 2 bytes a number.
+        let saved = if is_tied { 2 * matrices - 2 * table } else { 2 * matrices };
+        assert_eq!(whole - half, saved, "tied: {is_tied}");
+    }
 }
 
 #[test]
@@ -213,7 +239,7 @@ fn every_kind_of_llama_can_be_planned() {
                 verify(place(programs(&model, &training), &Host).unwrap(), &Host).unwrap();
             }
             for program in [decoder::prefill, decoder::decode] {
-                let plan = place(vec![program(&model, 3, DType::F32).program], &Host).unwrap();
+                let plan = place(vec![program(&model, 3, FLOAT32).program], &Host).unwrap();
                 verify(plan, &Host).unwrap();
             }
         }

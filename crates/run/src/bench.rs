@@ -16,6 +16,7 @@ use fitgpt_files::os;
 use fitgpt_model::{
     Model,
     programs::{ProgramHandle, SamplingHandles, TextTensors, TrainingHandles},
+    state::SamplingState,
 };
 use fitgpt_program::{
     Products, Program,
@@ -26,6 +27,7 @@ use serde::Serialize;
 use super::{
     device::{Runner, threads},
     init,
+    sample::write_weights,
     setup::{RunSetup, Sampling},
 };
 
@@ -178,7 +180,10 @@ pub fn sampling(
     let model = &planned.job.model;
     let block = u64::from(model.block);
     let mut backend = planned.backend()?;
-    init::weights(&mut *backend, &model.parameters(), config.seed())?;
+    let state = SamplingState::new(model, planned.job.samples, planned.job.sampled_types());
+    init::each_weight(&model.parameters(), config.seed(), &mut |index, start, bytes| {
+        write_weights(&mut *backend, &state, index, start, bytes)
+    })?;
     let whole = Arguments { length: block, ..Arguments::default() };
     let last = Arguments { length: block - 1, ..whole };
     let SamplingHandles { prefill, decode } = planned.handles;

@@ -246,6 +246,14 @@ impl Runner {
         }
     }
 
+    /// Whether it is a CPU with an instruction for bfloat16 factors, which the config lets it use.
+    pub fn is_faster_in_bf16(&self) -> bool {
+        match self {
+            Self::Cpu(target) => target.isa.has_pairs() && target.products == Products::Bfloat16,
+            Self::Gpu(_) => false,
+        }
+    }
+
     /// Its properties for the planner.
     pub fn target(&self) -> &dyn Target {
         match self {

@@ -20,6 +20,18 @@ pub fn weights(
     parameters: &[Parameter],
     seed: u64,
 ) -> Result<(), BackendError> {
+    each_weight(parameters, seed, &mut |index, start, bytes| {
+        backend.write(ProgramId::FIRST, TensorId(index as u32), start, bytes)
+    })
+}
+
+/// Draws all of a model's weights and passes them on in pieces: the index of the parameter, where the
+/// piece starts in it, and its float32 values.
+pub fn each_weight<E>(
+    parameters: &[Parameter],
+    seed: u64,
+    write: &mut dyn FnMut(usize, Bytes, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     /// Elements drawn at a time; even, because normals are drawn in pairs.
     const PIECE: usize = 1 << 20;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -30,8 +42,7 @@ pub fn weights(
             let count = (parameter.count() - start).min(PIECE as u64) as usize;
             fill_together(parameter.init, seed, index, start, &mut values[..count], workers);
             let bytes = bytemuck::cast_slice(&values[..count]);
-            let tensor = TensorId(index as u32);
-            backend.write(ProgramId::FIRST, tensor, Bytes::new(4 * start), bytes)?;
+            write(index as usize, Bytes::new(4 * start), bytes)?;
             start += count as u64;
         }
     }

@@ -9,11 +9,11 @@ use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{StoreError, TensorPiece};
 use fitgpt_config::Config;
 use fitgpt_data::counter;
-use fitgpt_exec::{Arguments, Backend, BackendError};
+use fitgpt_exec::{Arguments, Backend, BackendError, reference::bfloat16};
 use fitgpt_model::{
     Model, Parameter,
     programs::{ProgramHandle, SamplingHandles, TextTensors},
-    state::{SamplingState, TrainingState},
+    state::{SampledTypes, SamplingState, TrainingState},
     training::Training,
 };
 use fitgpt_program::units::{Bytes, DType, ProgramId, TensorId};
@@ -255,11 +255,32 @@ fn put(
     Ok(backend.write(to.program, to.tensors.tokens, Bytes::ZERO, bytes)?)
 }
 
+/// Writes float32 values of parameter `index`, of which `start` bytes come before, as `state`
+/// stores them.
+pub fn write_weights(
+    backend: &mut dyn Backend,
+    state: &SamplingState,
+    index: usize,
+    start: Bytes,
+    values: &[u8],
+) -> Result<(), BackendError> {
+    let tensor = state.weights[index];
+    if state.tensors[tensor.index()].dtype == DType::F32 {
+        return backend.write(ProgramId::FIRST, tensor, start, values);
+    }
+    if state.embedding_parameter.index() == index {
+        backend.write(ProgramId::FIRST, state.embedding, start, values)?;
+    }
+    let factor = |value: &[u8; 4]| bfloat16::factor(f32::from_ne_bytes(*value)).to_ne_bytes();
+    let factors: Vec<u8> = values.as_chunks::<4>().0.iter().flat_map(factor).collect();
+    backend.write(ProgramId::FIRST, tensor, Bytes::new(start.get() / 2), &factors)
+}
+
 /// A continuation with its own backend.
 pub struct Sampler {
     backend: Box<dyn Backend>,
     parameters: Vec<Parameter>,
-    weights: Vec<TensorId>,
+    state: SamplingState,
     continuation: Continuation,
 }
 
@@ -270,16 +291,15 @@ impl Sampler {
         model: &Model,
         programs: SamplingHandles,
         samples: u64,
-        activations: DType,
+        types: SampledTypes,
         window: ContextWindow,
     ) -> Result<Self, BackendError> {
-        let state = SamplingState::new(model, samples, activations);
+        let state = SamplingState::new(model, samples, types);
         init::rotary(&mut *backend, state.rotary, model)?;
         let cache_bytes = state.tensors[state.caches[0][0].index()].bytes();
         let continuation =
             Continuation::new(programs, &state.caches, cache_bytes, model, samples, window);
-        let (parameters, weights) = (model.parameters(), state.weights);
-        Ok(Self { backend, parameters, weights, continuation })
+        Ok(Self { backend, parameters: model.parameters(), state, continuation })
     }
 
     /// Starts every sample with `prompt`, which is not empty.
@@ -323,7 +343,7 @@ impl checkpoint::TensorSink for Sampler {
         let index = self.parameters.iter().position(|p| p.name == piece.entry.parameter);
         let index = index.expect("entries are made from the parameters");
         let start = Bytes::new(piece.start as u64);
-        Ok(self.backend.write(ProgramId::FIRST, self.weights[index], start, bytes)?)
+        Ok(write_weights(&mut *self.backend, &self.state, index, start, bytes)?)
     }
 }
 

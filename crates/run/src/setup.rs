@@ -175,8 +175,9 @@ impl Sampling {
 
     /// Allocates the arena and makes a sampler in it.
     pub fn sampler(&self, window: ContextWindow) -> Result<Sampler, BackendError> {
-        let Job { model, samples, training, .. } = &self.job;
-        Sampler::new(self.backend()?, model, self.handles, *samples, training.activations, window)
+        let Job { model, samples, .. } = &self.job;
+        let types = self.job.sampled_types();
+        Sampler::new(self.backend()?, model, self.handles, *samples, types, window)
     }
 }
 

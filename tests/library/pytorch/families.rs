@@ -93,7 +93,9 @@ impl FamilyRun {
             sampled: 0,
             share: Share::WHOLE,
         };
-        let job = Job { model, training, eval_sequences: facts.batch, samples: 1 };
+        let sampled_matrices = DType::F32;
+        let job =
+            Job { model, training, eval_sequences: facts.batch, samples: 1, sampled_matrices };
         let target = CpuTarget::new(2, isa);
         let programs = job.training_programs(Names::Kept);
         let handles = programs.handles();

@@ -60,7 +60,8 @@ impl GoldenRun {
             share: Share::WHOLE,
         };
         let model = facts.case.model();
-        let job = Job { model, training, eval_sequences: batch, samples: 1 };
+        let sampled_matrices = DType::F32;
+        let job = Job { model, training, eval_sequences: batch, samples: 1, sampled_matrices };
         let target = CpuTarget::new(2, isa);
         let programs = job.training_programs(Names::Kept);
         let handles = programs.handles();

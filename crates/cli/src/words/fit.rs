@@ -92,6 +92,12 @@ messages! {
         ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
         de: "`{tensor}` braucht eine Allokation von {need}, das Gerät erlaubt {have}",
     }
+    faster_in_bf16(peak, saved) {
+        en: "`--dtype=bfloat16` is faster on this CPU, which has an instruction for it, and its peak is {peak}, {saved} less; it changes rounding",
+        zh: "此 CPU 有 bfloat16 指令：`--dtype=bfloat16` 更快，峰值为 {peak}，少 {saved}；但会改变舍入",
+        ja: "この CPU には bfloat16 の命令があるため、`--dtype=bfloat16` のほうが高速です。ピークは {peak}（{saved} 減）になりますが、丸めが変わります",
+        de: "`--dtype=bfloat16` ist auf dieser CPU, die einen Befehl dafür hat, schneller, und die Spitze ist {peak}, {saved} weniger; es rundet anders",
+    }
     other_split(batch, accumulation, peak) {
         en: "{batch} × {accumulation} gives the same step, with a peak of {peak}",
         zh: "{batch} × {accumulation} 也是同样的一步，峰值为 {peak}",
@@ -120,6 +126,9 @@ pub(crate) fn note(note: &FitNote) -> String {
         }
         FitNote::TooLargeForOnePiece { tensor, need_bytes, have_bytes } => {
             one_piece(tensor, need_bytes, have_bytes)
+        }
+        FitNote::FasterInBf16 { peak_bytes, saved_bytes } => {
+            faster_in_bf16(peak_bytes, saved_bytes)
         }
         FitNote::OtherSplit { batch_size, gradient_accumulation_steps, peak_bytes } => {
             other_split(batch_size, gradient_accumulation_steps, peak_bytes)

@@ -34,6 +34,7 @@ pub(super) struct Call<'c, 'a> {
 /// Runs `op`. All its activations have the same type.
 pub(super) fn run(call: &mut Call<'_, '_>, op: &Op) {
     match call.storage(op) {
+        DType::Bf16 if call.matrix(op) == DType::Bf16 => call.linear::<bf16, bf16>(op),
         DType::Bf16 => call.run::<bf16>(op),
         DType::F16 => call.run::<f16>(op),
         DType::F32 | DType::U32 | DType::I64 | DType::U8 => call.run::<f32>(op),
@@ -81,6 +82,18 @@ impl<'c, 'a> Call<'c, 'a> {
         self.program.get(tensor).dtype
     }
 
+    /// The type of the matrix that a forward reads: float32 for other ops.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only forwards read a matrix of 16 bits")]
+    fn matrix(&self, op: &Op) -> DType {
+        match *op {
+            Op::Linear { weight: matrix, .. }
+            | Op::LinearGelu { weight: matrix, .. }
+            | Op::LinearSwiGlu { weight: matrix, .. }
+            | Op::LinearResidual { weight: matrix, .. } => self.program.get(matrix).dtype,
+            _ => DType::F32,
+        }
+    }
+
     fn run<E: Element + Stored>(&mut self, op: &Op) {
         match op {
             Op::Embed { .. } | Op::EmbedBackward { .. } => self.embed::<E>(op),
@@ -91,7 +104,7 @@ impl<'c, 'a> Call<'c, 'a> {
             Op::Linear { .. }
             | Op::LinearGelu { .. }
             | Op::LinearSwiGlu { .. }
-            | Op::LinearResidual { .. } => self.linear::<E>(op),
+            | Op::LinearResidual { .. } => self.linear::<E, f32>(op),
             Op::LinearBackwardInput { .. }
             | Op::LinearBackwardInputAdd { .. }
             | Op::LinearBackwardSwiGlu { .. }
@@ -229,10 +242,10 @@ impl<'c, 'a> Call<'c, 'a> {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "`run` sends no other op here")]
-    fn linear<E: Element + Stored>(&mut self, op: &Op) {
+    fn linear<E: Element + Stored, W: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::Linear { x, weight, bias, out } => {
-                let layer = self.layer::<E>(x, weight, bias);
+                let layer = self.layer::<E, W>(x, weight, bias);
                 if self.program.get(out).dtype == DType::F32 {
                     let out = self.write_rows::<f32>(out);
                     linear::forward(self.machine, layer, out);
@@ -242,20 +255,20 @@ impl<'c, 'a> Call<'c, 'a> {
                 }
             }
             Op::LinearGelu { x, weight, bias, pre, out, gelu } => {
-                let layer = self.layer::<E>(x, weight, bias);
+                let layer = self.layer::<E, W>(x, weight, bias);
                 let pre = pre.map(|pre| self.write_rows(pre));
                 let out = self.write_rows(out);
                 linear::forward_gelu(self.machine, layer, pre, out, gelu);
             }
             Op::LinearSwiGlu { x, weight, bias, gate, up, out } => {
-                let layer = self.layer::<E>(x, weight, bias);
+                let layer = self.layer::<E, W>(x, weight, bias);
                 let up = up.map(|up| self.write_rows(up));
                 let (gate, out) = (self.read_rows(gate), self.write_rows(out));
                 linear::forward_swiglu(self.machine, layer, gate, up, out);
             }
             Op::LinearResidual { x, weight, bias, residual, out, ref dropout } => {
                 let masks = dropout.as_ref().map(|dropout| self.masks(dropout, out));
-                let layer = self.layer::<E>(x, weight, bias);
+                let layer = self.layer::<E, W>(x, weight, bias);
                 let (residual, out) = (self.read_rows(residual), self.write_rows(out));
                 linear::forward_residual(self.machine, layer, residual, out, masks);
             }
@@ -543,12 +556,12 @@ impl<'c, 'a> Call<'c, 'a> {
         linear::LinearShape { rows: self.used(rows), inputs: self.columns(weight), outputs }
     }
 
-    fn layer<E: Stored>(
+    fn layer<E: Stored, W: Stored>(
         &mut self,
         x: TensorId,
         weight: TensorId,
         bias: Option<TensorId>,
-    ) -> linear::LinearForward<'a, E> {
+    ) -> linear::LinearForward<'a, E, W> {
         linear::LinearForward {
             shape: self.linear_shape(x, weight),
             x: self.read_rows(x),

@@ -73,17 +73,17 @@ fn floats(bytes: u64) -> usize {
     bytes.div_ceil(size_of::<f32>() as u64) as usize
 }
 
-/// Operands of every forward.
-pub(super) struct LinearForward<'a, E> {
+/// Operands of every forward. Sampling may store the weights in bfloat16, as it only reads them.
+pub(super) struct LinearForward<'a, E, W> {
     pub(super) shape: LinearShape,
     pub(super) x: &'a [E],
-    pub(super) weight: &'a [f32],
+    pub(super) weight: &'a [W],
     pub(super) bias: Option<&'a [f32]>,
     pub(super) scratch: &'a mut [f32],
 }
 
-impl<'a, E: Element> LinearForward<'a, E> {
-    fn factors(&self) -> (View<'a, E>, View<'a, f32>) {
+impl<'a, E: Element, W: Element> LinearForward<'a, E, W> {
+    fn factors(&self) -> (View<'a, E>, View<'a, W>) {
         let LinearShape { rows, inputs, outputs } = self.shape;
         assert!(self.bias.is_none_or(|bias| bias.len() == outputs));
         (View::new(self.x, rows, inputs), View::new(self.weight, outputs, inputs).transposed())
@@ -91,9 +91,9 @@ impl<'a, E: Element> LinearForward<'a, E> {
 }
 
 /// `out = x · weightᵀ + bias`
-pub(super) fn forward<E: Element, O: Element>(
+pub(super) fn forward<E: Element, W: Element, O: Element>(
     machine: &mut Machine,
-    layer: LinearForward<'_, E>,
+    layer: LinearForward<'_, E, W>,
     out: &mut [O],
 ) {
     let (a, b) = layer.factors();
@@ -105,9 +105,9 @@ pub(super) fn forward<E: Element, O: Element>(
 }
 
 /// `pre = x · weightᵀ + bias`, `out = gelu(pre)`
-pub(super) fn forward_gelu<E: Element>(
+pub(super) fn forward_gelu<E: Element, W: Element>(
     machine: &mut Machine,
-    layer: LinearForward<'_, E>,
+    layer: LinearForward<'_, E, W>,
     pre: Option<&mut [E]>,
     out: &mut [E],
     gelu: Gelu,
@@ -121,9 +121,9 @@ pub(super) fn forward_gelu<E: Element>(
 }
 
 /// `up = x · weightᵀ + bias`, `out = silu(gate) * up`
-pub(super) fn forward_swiglu<E: Element>(
+pub(super) fn forward_swiglu<E: Element, W: Element>(
     machine: &mut Machine,
-    layer: LinearForward<'_, E>,
+    layer: LinearForward<'_, E, W>,
     gate: &[E],
     up: Option<&mut [E]>,
     out: &mut [E],
@@ -139,9 +139,9 @@ pub(super) fn forward_swiglu<E: Element>(
 }
 
 /// `out = residual + drop(x · weightᵀ + bias)`
-pub(super) fn forward_residual<E: Element>(
+pub(super) fn forward_residual<E: Element, W: Element>(
     machine: &mut Machine,
-    layer: LinearForward<'_, E>,
+    layer: LinearForward<'_, E, W>,
     residual: &[E],
     out: &mut [E],
     dropout: Option<Masks<'_>>,

@@ -46,6 +46,13 @@ impl Target for CpuTarget {
         let floats = Scratch { program, threads: self.threads, products: self.products }.floats(op);
         Bytes::of(floats as u64, DType::F32).expect("scratch is smaller than the op's tensors")
     }
+
+    fn sampled_matrices(&self, activations: DType) -> DType {
+        match (activations, self.products) {
+            (DType::Bf16, Products::Bfloat16) => DType::Bf16,
+            _ => DType::F32,
+        }
+    }
 }
 
 /// The scratch of a product; of a prompt, of any number of rows up to those of the shape.

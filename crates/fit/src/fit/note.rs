@@ -35,6 +35,13 @@ pub enum FitNote {
         /// The device's largest piece.
         have_bytes: Bytes,
     },
+    /// `dtype = 'bfloat16'` is faster on this CPU, and changes rounding.
+    FasterInBf16 {
+        /// Most live bytes with it.
+        peak_bytes: Bytes,
+        /// The original's peak less this one's.
+        saved_bytes: Bytes,
+    },
     /// A larger micro-batch than the listed one fits and makes the same effective batch, though
     /// it does not divide `batch_size`.
     OtherSplit {

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use fitgpt_config::{ConfigValue, divisors};
+use fitgpt_config::{ConfigValue, Precision, divisors};
 use fitgpt_model::{
     job::least,
     report::{PlanReport, Verdict},
@@ -221,6 +221,20 @@ impl FitSearch<'_> {
             let option = option.and_then(|c| self.plan(c, Effect::ChangesRun));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }
+    }
+
+    /// Says that bfloat16 is faster on this CPU, unless an option says it already.
+    pub(super) fn faster_in_bf16(&self, options: &[FitOption]) -> Option<FitNote> {
+        let is_float32 = self.request.engine.precision() == Precision::Float32;
+        let is_offered = options.iter().flat_map(|o| &o.changes).any(|(key, _)| *key == "dtype");
+        if !self.request.is_faster_in_bf16 || !is_float32 || is_offered {
+            return None;
+        }
+        let change = ("dtype", Precision::Bfloat16.name().into());
+        let candidate = self.candidate(MoveSet::default(), &[change])?;
+        let option = self.plan(candidate, Effect::ChangesRun).filter(|o| o.fits)?;
+        let FitOption { peak_bytes, saved_bytes, .. } = option;
+        Some(FitNote::FasterInBf16 { peak_bytes, saved_bytes })
     }
 
     /// A micro-batch size between the listed ones that gives the same step.

@@ -45,6 +45,12 @@ fn config(keys: &str) -> Config {
 const HERE: Engine<'_> =
     Engine::Fitgpt { target: &HOST, precision: Precision::Float32, staging: TokenStaging::Planned };
 
+const BFLOAT16: Engine<'_> = Engine::Fitgpt {
+    target: &HOST,
+    precision: Precision::Bfloat16,
+    staging: TokenStaging::Planned,
+};
+
 fn device(usable: u64) -> DeviceMemory {
     let usable_bytes = Bytes::new(usable);
     DeviceMemory { name: "card".into(), total_bytes: usable_bytes, usable_bytes }
@@ -60,6 +66,7 @@ fn fit_into(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
         device: &device,
         overhead,
         has_bf16: true,
+        is_faster_in_bf16: false,
         share: Share::WHOLE,
     })
 }
@@ -300,6 +307,7 @@ fn a_card_without_bfloat16_is_offered_float16() {
             device: &usable,
             overhead,
             has_bf16,
+            is_faster_in_bf16: false,
             share: Share::WHOLE,
         })
     };
@@ -312,6 +320,40 @@ fn a_card_without_bfloat16_is_offered_float16() {
     assert!(ask("bfloat16", false).notes.contains(&FitNote::NoBf16 { instead: "float16" }));
     assert!(!ask("bfloat16", true).notes.contains(&FitNote::NoBf16 { instead: "float16" }));
     assert_eq!(dtypes(&ask("bfloat16", false)), []);
+}
+
+#[test]
+fn a_cpu_that_is_faster_in_bfloat16_is_told_so_once() {
+    let ask = |dtype: &str, is_faster_in_bf16, share_of_peak: f64| {
+        let config = config(&format!("dtype={dtype}"));
+        let usable = device((peak(&config, HERE) as f64 * share_of_peak) as u64);
+        let precision = config.precision_or(Precision::Float32);
+        let found = fit(&FitRequest {
+            config: &config,
+            vocab: VOCAB,
+            engine: Engine::Fitgpt { target: &HOST, precision, staging: TokenStaging::Planned },
+            device: &usable,
+            overhead: small_overhead(),
+            has_bf16: true,
+            is_faster_in_bf16,
+            share: Share::WHOLE,
+        });
+        let is_note = |note: &&FitNote| matches!(note, FitNote::FasterInBf16 { .. });
+        (found.notes.iter().find(is_note).cloned(), found)
+    };
+    let half = peak(&config("dtype=bfloat16"), BFLOAT16);
+    let (note, found) = ask("float32", true, 2.0);
+    let Some(FitNote::FasterInBf16 { peak_bytes, saved_bytes }) = note else {
+        panic!("{:?}", found.notes)
+    };
+    assert_eq!(peak_bytes + saved_bytes, found.original.peak_bytes);
+    assert!(peak_bytes.get() <= half && half < found.original.arena_bytes.get());
+    assert_eq!(ask("float32", false, 2.0).0, None);
+    assert_eq!(ask("bfloat16", true, 2.0).0, None);
+    // The options name the type already.
+    let (note, found) = ask("float32", true, 0.875);
+    assert!(found.options.iter().any(|option| value(option, "dtype").is_some()));
+    assert_eq!(note, None);
 }
 
 #[test]

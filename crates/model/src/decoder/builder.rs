@@ -12,7 +12,7 @@ use crate::{
     BlockWeights, LinearWeights, MlpKind, MlpWeights, Model, ModelWeights, NormKind, NormWeights,
     ParameterId, QkvWeights, naming,
     optimizer::ParameterState,
-    state::{SamplingState, TrainingState},
+    state::{SampledTypes, SamplingState, TrainingState},
     training::Training,
 };
 
@@ -105,13 +105,13 @@ impl<'a> DecoderBuilder<'a> {
         kind: ProgramKind,
         model: &'a Model,
         batch: u64,
-        activations: DType,
+        types: SampledTypes,
     ) -> Self {
         let weights = ModelWeights::of(model);
-        let mut state = SamplingState::of(model, &weights, batch, activations);
+        let mut state = SamplingState::of(model, &weights, batch, types);
         let program = Program::new(kind, std::mem::take(&mut state.tensors));
         let state = StateTensors::Sampling(state);
-        Self::new(program, model, weights, state, activations, Names::Kept)
+        Self::new(program, model, weights, state, types.activations, Names::Kept)
     }
 
     fn new(
@@ -139,6 +139,14 @@ impl<'a> DecoderBuilder<'a> {
         match &self.state {
             StateTensors::Training(state) => state.parameters[id.index()].weight,
             StateTensors::Sampling(state) => state.weights[id.index()],
+        }
+    }
+
+    /// The table in which tokens are looked up.
+    fn embedding(&self) -> TensorId {
+        match &self.state {
+            StateTensors::Training(_) => self.weight(self.weights.embedding),
+            StateTensors::Sampling(state) => state.embedding,
         }
     }
 
@@ -236,7 +244,7 @@ impl<'a> DecoderBuilder<'a> {
 
     pub(super) fn embed(&mut self, tokens: TensorId) -> TensorId {
         let out = self.activation("embedded", self.model.channels.into());
-        let wte = self.weight(self.weights.embedding);
+        let wte = self.embedding();
         let wpe = self.weights.positions.map(|positions| self.weight(positions));
         let dropout = self.dropout_at(0, DropoutSite::Embedding);
         self.program.op(Op::Embed { tokens, wte, wpe, out, dropout });

@@ -30,6 +30,7 @@ use self::builder::{AttentionKind, DecoderBuilder, NormedValues};
 use crate::{
     MlpKind, Model,
     programs::{BatchTensors, EvaluationTensors, HostedProgram, TextTensors, UpdateTensors},
+    state::SampledTypes,
     training::{Recompute, Training},
 };
 
@@ -187,8 +188,8 @@ pub fn evaluate(
 
 /// A prompt of one sequence, up to a whole block: fills its cache and computes the logits of its
 /// last row.
-pub fn prefill(model: &Model, batch: u64, activations: DType) -> HostedProgram<TextTensors> {
-    write_prefill(DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, activations))
+pub fn prefill(model: &Model, batch: u64, types: SampledTypes) -> HostedProgram<TextTensors> {
+    write_prefill(DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, types))
 }
 
 /// The same with the state of training, which has caches for [`Training::sampled`] sequences.
@@ -216,8 +217,8 @@ fn write_prefill(mut b: DecoderBuilder<'_>) -> HostedProgram<TextTensors> {
 }
 
 /// One more token of every sequence.
-pub fn decode(model: &Model, batch: u64, activations: DType) -> HostedProgram<TextTensors> {
-    let b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, activations);
+pub fn decode(model: &Model, batch: u64, types: SampledTypes) -> HostedProgram<TextTensors> {
+    let b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, types);
     write_decode(b, batch)
 }
 

@@ -23,7 +23,10 @@ pub use self::{
     place::{FitCheck, PlanError, place},
     verify::{PlacedOperand, PlanFault, VerifiedPlan, verify},
 };
-use crate::{Op, Program, units::Bytes};
+use crate::{
+    Op, Program,
+    units::{Bytes, DType},
+};
 
 /// Memory held by a device's runtime, by name. Part of [`Overhead::workspace_bytes`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +44,13 @@ pub trait Target {
 
     /// Bytes that `op` needs while it runs, in addition to its operands.
     fn scratch(&self, program: &Program, op: &Op) -> Bytes;
+
+    /// The type of the matrices that sampling multiplies by `activations`: bfloat16 if the device
+    /// rounds them to it in every product anyway, so that storing them so changes no bit.
+    fn sampled_matrices(&self, activations: DType) -> DType {
+        let _ = activations;
+        DType::F32
+    }
 }
 
 impl<T: Target + ?Sized> Target for &T {
@@ -50,6 +60,10 @@ impl<T: Target + ?Sized> Target for &T {
 
     fn scratch(&self, program: &Program, op: &Op) -> Bytes {
         (**self).scratch(program, op)
+    }
+
+    fn sampled_matrices(&self, activations: DType) -> DType {
+        (**self).sampled_matrices(activations)
     }
 }
 
