@@ -6,6 +6,7 @@
 //! no text encodes to.
 
 mod chars;
+mod bpe;
 pub mod gpt2;
 mod json;
 pub mod huggingface;

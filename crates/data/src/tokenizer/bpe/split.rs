@@ -47,7 +47,8 @@ impl CharClasses {
 }
 
 /// How many letters after an apostrophe form a contraction; 0 if none do.
-fn contraction(after: &[u8]) -> usize {
+#[inline]
+pub(super) fn contraction(after: &[u8]) -> usize {
     match after {
         [b's' | b'd' | b'm' | b't', ..] => 1,
         [b'l', b'l', ..] | [b'v' | b'r', b'e', ..] => 2,
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<&str> {
-        let classes = CharClasses::new();
+        let classes = CharClasses::get();
         let mut words = Vec::new();
         let mut at = 0;
         while at < text.len() {
