@@ -56,6 +56,7 @@ const LAST_BITS: u32 = WINDOW_BYTES as u32 - 3;
 fn masks(window: &[u8; WINDOW_BYTES]) -> Masks {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x80 * ONES;
+    const BLANKS: u64 = 0x20 * ONES;
 
     // The top bit of each byte, of which the other seven are at least `least`, at most 128.
     let from = |sevens: u64, least: u64| sevens + (128 - least) * ONES;
@@ -71,7 +72,7 @@ fn masks(window: &[u8; WINDOW_BYTES]) -> Masks {
         // The top bits of eight bytes, side by side in the last byte of the product.
         let bits = |tops: u64| ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
         let blanks = between(sevens, b' ', b' ');
-        masks.letters |= bits(between(sevens | 0x20 * ONES, b'a', b'z'));
+        masks.letters |= bits(between(sevens | BLANKS, b'a', b'z'));
         masks.digits |= bits(between(sevens, b'0', b'9'));
         masks.spaces |= bits(blanks | between(sevens, b'\t', b'\r'));
         masks.blanks |= bits(blanks);
@@ -115,7 +116,7 @@ mod tests {
         for index in 0..20_000 {
             let draw = |i| crate::counter::draw([index, i]) as usize;
             // Some windows have few kinds of characters, so that runs are long.
-            let letters = &letters[..1 + draw(99) % letters.len()];
+            let letters = &letters[..=draw(99) % letters.len()];
             let text: [u8; 2 * WINDOW_BYTES] =
                 std::array::from_fn(|i| match letters[draw(i as u64) % letters.len()] {
                     0xc3 => b'a',

@@ -10,122 +10,162 @@ use super::TokenId;
 /// Words up to this length are merged in arrays on the stack.
 pub(super) const SHORT_BYTES: usize = 64;
 
-/// The result of looking up two tokens that do not merge; also no token.
+/// The rank of two tokens that do not merge; also no token.
 const NONE: u32 = u32::MAX;
 
-/// Ids have at most this many bits, so that three fit into a slot of the table.
+/// Ids and ranks have at most this many bits, so that three fit into a slot of the table.
 const ID_BITS: u32 = 21;
 
 /// A slot of the table without a pair.
 const NO_PAIR: u64 = u64::MAX;
 
-/// The tokens and their merges, numbered by rank: first the 256 bytes, then what each merge makes,
-/// in order. Lower ones are merged first.
+/// Tokens, and the merges that make them. A merge's rank is its position in their order; lower ones
+/// are done first.
 #[derive(Debug)]
 pub(in crate::tokenizer) struct Merges {
-    /// The bytes of all tokens, and the offset of each.
-    bytes: Box<[u8]>,
-    starts: Box<[u32]>,
+    tokens: Tokens,
     /// The token of each byte.
     of_byte: [u32; 256],
-    /// The token of two bytes, by both.
+    /// The rank of the merge of two bytes, by both.
     of_bytes: Box<[u32]>,
-    /// Two tokens and the one that they make: open addressing, linear probing.
+    /// Two tokens and the rank of their merge: open addressing, linear probing.
     pairs: Box<[u64]>,
     /// How far a hash is shifted to be a slot.
     shift: u32,
+    /// The token that each merge makes.
+    made: Box<[u32]>,
     /// A bit for each two bytes that are neighbours in some token.
     neighbours: Box<[u64]>,
+    /// Words that are one token although merging does not make it.
+    whole: HashMap<Box<[u8]>, u32>,
+}
+
+/// The bytes of all tokens by id, side by side.
+#[derive(Clone, Debug)]
+pub(in crate::tokenizer) struct Tokens {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Tokens {
+    /// No tokens.
+    pub(in crate::tokenizer) fn new() -> Self {
+        Self { bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Adds the token with the next id.
+    pub(in crate::tokenizer) fn push(&mut self, token: &[u8]) {
+        self.bytes.extend_from_slice(token);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// The bytes of a token, if it exists.
+    pub(in crate::tokenizer) fn get(&self, id: u32) -> Option<&[u8]> {
+        let id = id as usize;
+        let start = if id == 0 { 0 } else { *self.ends.get(id - 1)? };
+        Some(&self.bytes[start as usize..*self.ends.get(id)? as usize])
+    }
+}
+
+/// Two tokens, and the one that they make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tokenizer) struct Merge {
+    pub(in crate::tokenizer) pair: [u32; 2],
+    pub(in crate::tokenizer) made: u32,
 }
 
 impl Merges {
-    /// The tables of `merges`, each of two tokens by rank, if the 256 bytes have the ranks of
-    /// `byte_order`. `None` if a merge makes a token that exists, or joins tokens that do not exist
-    /// yet, or if there are too many.
-    pub(in crate::tokenizer) fn new(
-        byte_order: &[u8; 256],
-        merges: impl Iterator<Item = [u32; 2]>,
-    ) -> Option<Self> {
-        let mut of_byte = [0; 256];
-        for (rank, &byte) in (0..).zip(byte_order) {
-            of_byte[usize::from(byte)] = rank;
-        }
-        let mut bytes = byte_order.to_vec();
-        let mut starts = (0..=256).collect::<Vec<u32>>();
-        let mut of_pair = HashMap::new();
-        for (rank, pair) in (256_u32..1 << ID_BITS).zip(merges) {
-            for part in pair {
-                let &[start, end] = starts.get(part as usize..part as usize + 2)? else {
-                    return None;
-                };
-                bytes.extend_from_within(start as usize..end as usize);
-            }
-            starts.push(u32::try_from(bytes.len()).ok()?);
-            of_pair.insert(pair, rank);
-        }
-
-        let n_tokens = starts.len() - 1;
-        let token = |id: usize| &bytes[starts[id] as usize..starts[id + 1] as usize];
-        let mut distinct = (0..n_tokens).map(token).collect::<Vec<_>>();
-        distinct.sort_unstable();
-        if of_pair.len() + 256 != n_tokens || distinct.windows(2).any(|two| two[0] == two[1]) {
-            return None;
-        }
-        drop(distinct);
-
-        let mut of_bytes = vec![NONE; 1 << 16];
+    /// The tables of `merges` in the order of their ranks. `None` if a byte has no token, two tokens
+    /// make one that they do not spell, or are merged twice, or if there are too many of either.
+    pub(in crate::tokenizer) fn new(tokens: Tokens, merges: &[Merge]) -> Option<Self> {
+        let mut of_byte = [NONE; 256];
         let mut neighbours = vec![0_u64; (1 << 16) / 64];
-        for id in 256..n_tokens {
-            let token = token(id);
+        for id in 0..tokens.ends.len() as u32 {
+            let token = tokens.get(id)?;
             for pair in token.windows(2) {
                 let index = pair_of_bytes(pair[0], pair[1]);
                 neighbours[index / 64] |= 1 << (index % 64);
             }
-            if let &[left, right] = token {
-                of_bytes[pair_of_bytes(left, right)] = id as u32;
+            if let &[byte] = token {
+                of_byte[usize::from(byte)] = id;
             }
         }
+        if of_byte.contains(&NONE) || tokens.ends.len().max(merges.len()) >> ID_BITS > 0 {
+            return None;
+        }
+        let mut of_bytes = vec![NONE; 1 << 16];
         // At most half full.
-        let slots = (2 * of_pair.len()).next_power_of_two().max(2);
+        let slots = (2 * merges.len()).next_power_of_two().max(2);
         let shift = 64 - slots.trailing_zeros();
         let mut pairs = vec![NO_PAIR; slots];
-        for (pair, id) in of_pair {
-            let pair = pair_of_tokens(pair[0], pair[1]);
+        for (rank, &Merge { pair: [left, right], made }) in (0..).zip(merges) {
+            let (a, b, both) = (tokens.get(left)?, tokens.get(right)?, tokens.get(made)?);
+            if a.is_empty() || b.is_empty() || both.strip_prefix(a) != Some(b) {
+                return None;
+            }
+            if let (&[a], &[b]) = (a, b) {
+                of_bytes[pair_of_bytes(a, b)] = rank;
+            }
+            let pair = pair_of_tokens(left, right);
             let mut slot = slot_of(pair, shift);
             while pairs[slot] != NO_PAIR {
+                if pairs[slot] >> ID_BITS == pair {
+                    return None;
+                }
                 slot = (slot + 1) % slots;
             }
-            pairs[slot] = pair << ID_BITS | u64::from(id);
+            pairs[slot] = pair << ID_BITS | u64::from(rank);
         }
         Some(Self {
-            bytes: bytes.into(),
-            starts: starts.into(),
+            tokens,
             of_byte,
             of_bytes: of_bytes.into(),
             pairs: pairs.into(),
             shift,
+            made: merges.iter().map(|merge| merge.made).collect(),
             neighbours: neighbours.into(),
+            whole: HashMap::new(),
         })
     }
 
-    /// The bytes of a token, if it exists.
-    pub(in crate::tokenizer) fn bytes_of(&self, id: u32) -> Option<&[u8]> {
-        let id = id as usize;
-        let (start, end) = (self.starts.get(id)?, self.starts.get(id + 1)?);
-        Some(&self.bytes[*start as usize..*end as usize])
+    /// The same, but a word that is a token is not merged.
+    #[must_use]
+    pub(in crate::tokenizer) fn with_whole_words(mut self) -> Self {
+        for id in 0..self.tokens.ends.len() as u32 {
+            let token = self.tokens.get(id).unwrap_or_default();
+            let mut ids = Vec::<u32>::new();
+            if !token.is_empty() {
+                self.encode(token, &mut ids);
+            }
+            if ids.len() > 1 {
+                self.whole.insert(token.into(), id);
+            }
+        }
+        self
+    }
+
+    /// The token of a word that is not merged.
+    #[inline]
+    pub(super) fn whole(&self, word: &[u8]) -> Option<u32> {
+        if self.whole.is_empty() { None } else { self.whole.get(word).copied() }
+    }
+
+    /// The tokens by id.
+    pub(in crate::tokenizer) fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// Whether some token contains these two bytes next to each other. If none does, the text
     /// before and after this point is merged independently.
     #[inline]
-    pub(super) fn are_neighbours(&self, left: u8, right: u8) -> bool {
+    pub(in crate::tokenizer) fn are_neighbours(&self, left: u8, right: u8) -> bool {
         let index = pair_of_bytes(left, right);
         self.neighbours[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// The token that two tokens make, or [`NONE`].
+    /// The rank of the merge of two tokens, or [`NONE`].
     #[inline]
-    fn merge(&self, left: u32, right: u32) -> u32 {
+    fn rank(&self, left: u32, right: u32) -> u32 {
         let pair = pair_of_tokens(left, right);
         let mut slot = slot_of(pair, self.shift);
         loop {
@@ -137,8 +177,8 @@ impl Merges {
         }
     }
 
-    /// Appends the tokens of one word: repeatedly merges the neighbours that make the lowest token,
-    /// the leftmost first, until none merge.
+    /// Appends the tokens of one word: repeatedly does the merge with the lowest rank, the leftmost
+    /// first, until none is left.
     pub(in crate::tokenizer) fn encode<I: TokenId>(&self, word: &[u8], ids: &mut Vec<I>) {
         if word.len() <= 16 {
             self.encode_short::<16, I>(word, ids);
@@ -155,11 +195,11 @@ impl Merges {
         const NO_KEY: i32 = i32::MAX;
         const { assert!(N <= 64 && ID_BITS + 6 < 31) };
         // Signed, because the least of signed numbers is faster without newer instructions.
-        let key = |token: u32, at: usize| {
-            if token == NONE { NO_KEY } else { (token << 6) as i32 | at as i32 }
+        let key = |rank: u32, at: usize| {
+            if rank == NONE { NO_KEY } else { (rank << 6) as i32 | at as i32 }
         };
         let mut parts = [0_u32; N];
-        let mut keys = [NO_KEY; N]; // the token that the part and the next one make, and where
+        let mut keys = [NO_KEY; N]; // the merge of the part with the next one, and where
         for (part, &byte) in parts.iter_mut().zip(word) {
             *part = self.of_byte[usize::from(byte)];
         }
@@ -172,7 +212,7 @@ impl Merges {
             if lowest == NO_KEY {
                 break;
             }
-            let (at, token) = (lowest as usize % 64, lowest as u32 >> 6);
+            let (at, token) = (lowest as usize % 64, self.made[lowest as usize >> 6]);
             let after = |at: usize| left & (u64::MAX - 1) << at;
             let joined = after(at).trailing_zeros() as usize;
             left &= !(1 << joined);
@@ -181,12 +221,12 @@ impl Merges {
             let after = left & (u64::MAX - 1) << at;
             keys[at] = match after {
                 0 => NO_KEY,
-                after => key(self.merge(token, parts[after.trailing_zeros() as usize]), at),
+                after => key(self.rank(token, parts[after.trailing_zeros() as usize]), at),
             };
             let before = left & ((1 << at) - 1);
             if before != 0 {
                 let before = 63 - before.leading_zeros() as usize;
-                keys[before] = key(self.merge(parts[before], token), before);
+                keys[before] = key(self.rank(parts[before], token), before);
             }
         }
         while left != 0 {
@@ -205,32 +245,33 @@ impl Merges {
         let mut next = (1..=n as u32).collect::<Vec<_>>();
         let mut heap = BinaryHeap::with_capacity(n);
         for (i, bytes) in (0_u32..).zip(word.windows(2)) {
-            let pair = self.of_bytes[pair_of_bytes(bytes[0], bytes[1])];
-            if pair != NONE {
-                heap.push(Reverse((pair, i)));
+            let rank = self.of_bytes[pair_of_bytes(bytes[0], bytes[1])];
+            if rank != NONE {
+                heap.push(Reverse((rank, i)));
             }
         }
-        while let Some(Reverse((pair, at))) = heap.pop() {
+        while let Some(Reverse((rank, at))) = heap.pop() {
             let (left, right) = (at as usize, next[at as usize] as usize);
             // One of the two may have been merged since.
-            if right >= n || parts[left] == GONE || self.merge(parts[left], parts[right]) != pair {
+            if right >= n || parts[left] == GONE || self.rank(parts[left], parts[right]) != rank {
                 continue;
             }
-            parts[left] = pair;
+            let token = self.made[rank as usize];
+            parts[left] = token;
             parts[right] = GONE;
             let after = next[right] as usize;
             next[left] = after as u32;
             if after < n {
                 previous[after] = at;
-                let pair = self.merge(pair, parts[after]);
-                if pair != NONE {
-                    heap.push(Reverse((pair, at)));
+                let rank = self.rank(token, parts[after]);
+                if rank != NONE {
+                    heap.push(Reverse((rank, at)));
                 }
             }
             if let Some(&before) = parts.get(previous[left] as usize) {
-                let pair = self.merge(before, pair);
-                if pair != NONE {
-                    heap.push(Reverse((pair, previous[left])));
+                let rank = self.rank(before, token);
+                if rank != NONE {
+                    heap.push(Reverse((rank, previous[left])));
                 }
             }
         }
@@ -286,13 +327,51 @@ mod tests {
         }
     }
 
+    /// The bytes, and then these tokens.
+    fn tokens(others: &[&[u8]]) -> Tokens {
+        let mut tokens = Tokens::new();
+        for byte in BYTES {
+            tokens.push(&[byte]);
+        }
+        for token in others {
+            tokens.push(token);
+        }
+        tokens
+    }
+
     #[test]
-    fn merges_that_make_no_new_token_are_refused() {
-        let new = |merges: &[[u32; 2]]| Merges::new(&BYTES, merges.iter().copied());
-        assert!(new(&[]).is_some());
-        assert_eq!(new(&[[97, 98], [256, 99]]).unwrap().bytes_of(257), Some(b"abc".as_slice()));
-        assert!(new(&[[97, 256]]).is_none(), "a token that does not exist yet");
-        assert!(new(&[[97, 98], [97, 98]]).is_none(), "the same merge twice");
-        assert!(new(&[[97, 98], [98, 99], [256, 99], [97, 257]]).is_none(), "the same token twice");
+    fn tables_that_contradict_themselves_are_refused() {
+        let new = |others: &[&[u8]], merges: &[([u32; 2], u32)]| {
+            let merges = merges.iter().map(|&(pair, made)| Merge { pair, made });
+            Merges::new(tokens(others), &merges.collect::<Vec<_>>())
+        };
+        let (a, b, ab, abc) = (97, 98, 256, 257);
+        assert!(new(&[], &[]).is_some());
+        assert!(new(&[b"ab", b"abc"], &[([a, b], ab), ([ab, 99], abc)]).is_some());
+        assert!(new(&[b"ab"], &[([a, 257], ab)]).is_none(), "a token that does not exist");
+        assert!(new(&[b"ab"], &[([b, a], ab)]).is_none(), "a token that is spelled otherwise");
+        assert!(new(&[b"ab"], &[([a, b], ab), ([a, b], ab)]).is_none(), "the same merge twice");
+        assert!(Merges::new(Tokens::new(), &[]).is_none(), "no bytes");
+    }
+
+    #[test]
+    fn the_rank_of_the_merge_decides_and_not_the_token_that_it_makes() {
+        // As in Llama 3's file, a token is made in several ways.
+        let merge = |pair, made| Merge { pair, made };
+        let (a, aa, aaa) = (97, 256, 257);
+        let merges = Merges::new(
+            tokens(&[b"aa", b"aaa"]),
+            &[merge([aa, a], aaa), merge([a, aa], aaa), merge([a, a], aa)],
+        );
+        let merges = merges.unwrap();
+        for n in 1..100 {
+            let (word, mut short, mut long) = (vec![b'a'; n], Vec::new(), Vec::new());
+            merges.encode::<u32>(&word, &mut short);
+            merges.encode_long::<u32>(&word, &mut long);
+            assert_eq!(short, long);
+            let whole =
+                short.iter().map(|&id| merges.tokens().get(id).unwrap().len()).sum::<usize>();
+            assert_eq!(whole, n);
+        }
     }
 }

@@ -9,7 +9,7 @@ mod ascii;
 mod cache;
 pub(super) mod classes;
 pub(super) mod merge;
-mod split;
+pub(super) mod split;
 
 use std::fmt;
 
@@ -18,6 +18,7 @@ use self::{
     cache::{LARGE_BYTES, SMALL_BYTES, SMALL_IDS, SmallKey, WordCache},
     classes::CharClasses,
     merge::Merges,
+    split::Pattern,
 };
 
 /// A token's id, as wide as the vocabulary needs.
@@ -53,10 +54,11 @@ impl TokenId for u32 {
     }
 }
 
-/// Encodes text with any [`Merges`]. Each thread has its own.
+/// Encodes text with any [`Merges`] and one [`Pattern`]. Each thread has its own.
 #[derive(Debug)]
 pub(in crate::tokenizer) struct WordEncoder<I> {
     cache: WordCache<I>,
+    pattern: Pattern,
 }
 
 /// The bytes that a window needs: a word's key has 16 bytes from its start.
@@ -65,8 +67,8 @@ const LOADED_BYTES: usize = WINDOW_BYTES + 16;
 impl<I: TokenId> WordEncoder<I> {
     /// An encoder whose cache has space for these numbers of words of up to 15 bytes and of longer
     /// ones. Both are powers of two.
-    pub(super) fn with_words(n_small: usize, n_large: usize) -> Self {
-        Self { cache: WordCache::new(n_small, n_large) }
+    pub(super) fn with_words(pattern: Pattern, n_small: usize, n_large: usize) -> Self {
+        Self { cache: WordCache::new(n_small, n_large), pattern }
     }
 
     /// Appends the tokens of `text`.
@@ -74,6 +76,13 @@ impl<I: TokenId> WordEncoder<I> {
         let classes = CharClasses::get();
         let text = text.as_bytes();
         let mut at = 0;
+        if let Pattern::Gpt4 { digits } = self.pattern {
+            while at < text.len() {
+                let end = classes.word_end_of_gpt4(text, at, digits);
+                self.word(merges, text, at, end, ids);
+                at = end;
+            }
+        }
         while at < text.len() {
             at = self.window(merges, text, at, ids);
             // One word by the rules for any character, and more until there is ASCII again.
@@ -136,7 +145,9 @@ impl<I: TokenId> WordEncoder<I> {
     /// Appends the tokens of any word.
     #[inline(never)]
     fn word(&mut self, merges: &Merges, text: &[u8], at: usize, end: usize, ids: &mut Vec<I>) {
-        if end - at <= SMALL_BYTES && (end - at <= 4 || text[end - 1] < 128) {
+        if let Some(id) = merges.whole(&text[at..end]) {
+            ids.push(I::new(id));
+        } else if end - at <= SMALL_BYTES && (end - at <= 4 || text[end - 1] < 128) {
             self.small(merges, text, at, end, ids);
         } else {
             self.long(merges, text, at, end, ids);
@@ -154,13 +165,30 @@ impl<I: TokenId> WordEncoder<I> {
         } else {
             let start = ids.len();
             merges.encode(&text[at..end], ids);
-            self.cache.keep_small(key, &ids[start..]);
+            if merges.whole(&text[at..end]).is_none() {
+                self.cache.keep_small(key, &ids[start..]);
+            }
         }
     }
 
-    /// Appends the tokens of a longer word, split into parts that no token crosses. Chinese,
-    /// written without spaces, has such parts of one or a few characters.
+    /// Appends the tokens of a longer word. One of ASCII, such as a line's indentation, is likely to
+    /// come again.
     fn long(&mut self, merges: &Merges, text: &[u8], at: usize, end: usize, ids: &mut Vec<I>) {
+        let word = &text[at..end];
+        let is_kept = word.len() <= LARGE_BYTES && text[end - 1] < 128;
+        if is_kept && self.cache.large(word, ids) {
+            return;
+        }
+        let before = ids.len();
+        self.parts(merges, text, at, end, ids);
+        if is_kept {
+            self.cache.keep_large(word, &ids[before..]);
+        }
+    }
+
+    /// Appends the tokens of a word, split into parts that no token crosses. Chinese, written
+    /// without spaces, has such parts of one or a few characters.
+    fn parts(&mut self, merges: &Merges, text: &[u8], at: usize, end: usize, ids: &mut Vec<I>) {
         let mut start = at;
         for cut in at + 1..=end {
             let is_inside = |cut: usize| {

@@ -12,7 +12,12 @@ use std::sync::LazyLock;
 pub use super::bpe::classes::CharClass;
 use super::{
     END_OF_TEXT, END_OF_TEXT_SPELLING,
-    bpe::{WordEncoder, classes::CharClasses, merge::Merges},
+    bpe::{
+        WordEncoder,
+        classes::CharClasses,
+        merge::{Merge, Merges, Tokens},
+        split::Pattern,
+    },
 };
 
 /// Two ids per merge; merge i makes token 256 + i. Written by `tools/gpt2_merges.py`.
@@ -26,10 +31,21 @@ const N_LARGE: usize = 1 << 12;
 const N_SMALL_OF_PROMPT: usize = 1 << 6;
 const N_LARGE_OF_PROMPT: usize = 1;
 
-/// The tables. A token's rank is its id.
+/// The tables: first the bytes, then the tokens that the merges make, in order.
 static TABLES: LazyLock<Merges> = LazyLock::new(|| {
-    let merges = merges().map(|pair| pair.map(u32::from));
-    Merges::new(&byte_order(), merges).expect("GPT-2's merges make tokens in order")
+    let mut tokens = Tokens::new();
+    for byte in byte_order() {
+        tokens.push(&[byte]);
+    }
+    let mut made = Vec::new();
+    for (id, pair) in (256..).zip(merges()) {
+        let pair = pair.map(u32::from);
+        let token =
+            pair.map(|part| tokens.get(part).expect("a merge joins earlier tokens")).concat();
+        tokens.push(&token);
+        made.push(Merge { pair, made: id });
+    }
+    Merges::new(tokens, &made).expect("GPT-2's merges are in order")
 });
 
 /// The tables of GPT-2's tokens.
@@ -43,11 +59,21 @@ pub fn class_of(character: char) -> CharClass {
     CharClasses::get().of(character)
 }
 
+/// Whether some token has the last byte of `before` and then the first of `after`. If none does, a
+/// word that is cut between them has the same tokens.
+pub fn are_neighbours(before: char, after: char) -> bool {
+    let mut bytes = [0; 4];
+    let last = |text: &str| text.as_bytes()[text.len() - 1];
+    let left = last(before.encode_utf8(&mut bytes));
+    let right = after.encode_utf8(&mut bytes).as_bytes()[0];
+    TABLES.are_neighbours(left, right)
+}
+
 /// The bytes of a token, if there is such a token.
 pub fn bytes_of(id: u32) -> Option<&'static [u8]> {
     match id {
         END_OF_TEXT => Some(END_OF_TEXT_SPELLING.as_bytes()),
-        id => TABLES.bytes_of(id),
+        id => TABLES.tokens().get(id),
     }
 }
 
@@ -80,7 +106,8 @@ pub(crate) fn character_of_byte(byte: u8) -> char {
 /// The tokens of a text, in which `<|endoftext|>` is ordinary text.
 pub(super) fn encode(text: &str) -> Vec<u32> {
     let mut ids = Vec::<u32>::new();
-    WordEncoder::with_words(N_SMALL_OF_PROMPT, N_LARGE_OF_PROMPT).encode(&TABLES, text, &mut ids);
+    WordEncoder::with_words(Pattern::Gpt2, N_SMALL_OF_PROMPT, N_LARGE_OF_PROMPT)
+        .encode(&TABLES, text, &mut ids);
     ids
 }
 
@@ -97,7 +124,7 @@ impl Default for Encoder {
 impl Encoder {
     /// An encoder for much text.
     pub fn new() -> Self {
-        Self(WordEncoder::with_words(N_SMALL, N_LARGE))
+        Self(WordEncoder::with_words(Pattern::Gpt2, N_SMALL, N_LARGE))
     }
 
     /// Appends the tokens of `text`, in which `<|endoftext|>` is ordinary text.
@@ -107,4 +134,4 @@ impl Encoder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -10,7 +10,7 @@ fn tiktoken(text: &str) -> Vec<u32> {
 
 /// An encoder with so few words that they replace one another.
 fn encoder(n_small: usize, n_large: usize) -> Encoder {
-    Encoder(WordEncoder::with_words(n_small, n_large))
+    Encoder(WordEncoder::with_words(Pattern::Gpt2, n_small, n_large))
 }
 
 /// Uses one encoder for many texts, so that its tables have hits and replacements.
@@ -25,7 +25,7 @@ fn assert_equal<'a>(encoder: &mut Encoder, texts: impl IntoIterator<Item = &'a s
 }
 
 /// Characters that the pattern or the merges treat specially.
-fn snippet() -> impl Strategy<Value = String> {
+pub(in crate::tokenizer) fn snippet() -> impl Strategy<Value = String> {
     let common = "[a-z]{1,9}| [a-zA-Z]{1,12}|'(s|t|re|ve|m|ll|d|S|LL)?|[ ]{1,20}|[\\n\\t\\r]{1,3}";
     prop_oneof![
         6 => common,
@@ -72,7 +72,7 @@ fn every_character_has_tiktokens_tokens_alone_and_between_others() {
 fn every_token_is_tiktokens_and_encodes_to_itself() {
     let tiktoken = tiktoken_rs::r50k_base_singleton();
     for id in 0..END_OF_TEXT {
-        let bytes = TABLES.bytes_of(id).unwrap();
+        let bytes = TABLES.tokens().get(id).unwrap();
         assert_eq!(bytes, tiktoken.decode_bytes(&[id]).unwrap());
         // tiktoken looks up whole words first, and merges any two tokens that spell a third; this
         // shows that neither is needed.
@@ -80,8 +80,8 @@ fn every_token_is_tiktokens_and_encodes_to_itself() {
         TABLES.encode(bytes, &mut ids);
         assert_eq!(ids, [id]);
     }
-    assert_eq!(TABLES.bytes_of(END_OF_TEXT), None);
-    assert_eq!(TABLES.bytes_of(u32::MAX), None);
+    assert_eq!(TABLES.tokens().get(END_OF_TEXT), None);
+    assert_eq!(TABLES.tokens().get(u32::MAX), None);
 }
 
 #[test]
