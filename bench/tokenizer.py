@@ -3,6 +3,7 @@
 
     bench/tokenizer.py --ranks r50k_base.tiktoken [--rounds 5] [--megabytes 16] [--write FILE.md]
                        [--encoder target/release/examples/encode_gpt2] [--corpus NAME=FILE ...]
+                       [--json tokenizer.json ...] [--preparer target/release/examples/prepare_file]
     bench/tokenizer.py --ranks r50k_base.tiktoken --equal FOLDER ... [--megabytes 1000]
 
 Needs `tiktoken` and `numpy` from PyPI, and `gigatoken` if it should be in the table. `--ranks` is
@@ -10,18 +11,23 @@ OpenAI's file; the sources of the crate `tiktoken-rs` have it under `assets`. Wi
 texts are Debian's manual packages (English, Chinese, Japanese; fetched with `apt-get download`) and
 Python's standard library (code), repeated up to the requested size.
 
+`--json` compares FitGPT with the crate `tokenizers`, for such a file, instead of GPT-2's tokens.
+`--preparer` measures from a file to `train.bin` with one thread, for text, JSONL (8 KiB a line)
+and Parquet (if `pyarrow` is installed), and how much shorter it takes with two.
+
 `--equal` measures nothing: it compares the tokens of every UTF-8 file in the given folders, up to
 the requested size.
 
 All tokens must be equal. Times are CPU time of one thread, the minimum over rounds in which the
 three alternate, so that other load on the machine hardly changes the ratio. Exits with 1 if tokens
-differ or FitGPT misses its target: 8 times tiktoken on English and code, 3 times on Chinese and
-Japanese.
+differ or FitGPT misses its target: 12 times tiktoken on English and code, 7 times on Chinese and
+Japanese, 5 times the crate `tokenizers`.
 """
 
 import argparse
 import base64
 import gzip
+import json
 import pathlib
 import re
 import resource
@@ -40,7 +46,8 @@ except ImportError:
     gigatoken = None
 
 PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-TARGETS = {"English": 8, "code": 8, "Chinese": 3, "Japanese": 3}
+TARGETS = {"English": 12, "code": 12, "Chinese": 7, "Japanese": 7}
+JSON_TARGET = 5
 PACKAGES = {
     "English": (["debian-reference-en", "manpages"], "en"),
     "Chinese": (["debian-reference-zh-cn", "manpages-zh"], "zh-cn"),
@@ -122,6 +129,75 @@ def measure(text, arguments, encoding, folder):
     return least, len(expected)
 
 
+def measure_json(text, file_of_tokenizer, arguments, folder):
+    """Returns the minimal CPU seconds of FitGPT and the crate, after comparing their tokens."""
+    file, tokens = folder / "text.txt", [folder / "tokens.bin", folder / "tokens.crate.bin"]
+    file.write_text(text, encoding="utf-8", newline="")
+    least = [float("inf")] * 2
+    for _ in range(arguments.rounds):
+        for i, encoder in enumerate([[], ["crate"]]):
+            command = [arguments.encoder, file, tokens[i]]
+            rest = [file_of_tokenizer, *encoder]
+            idle = cpu_of_child([*command, 0, *rest])
+            repeats = 4 if i == 0 else 1
+            least[i] = min(least[i], (cpu_of_child([*command, repeats, *rest]) - idle) / repeats)
+    if tokens[0].read_bytes() != tokens[1].read_bytes():
+        sys.exit("the tokens differ from the crate's")
+    return least
+
+
+def compare_json(texts, arguments, folder):
+    """A table of FitGPT and the crate `tokenizers`; whether all targets are met."""
+    table = ["| file | text | crate `tokenizers` | FitGPT | |", "|---|---|---|---|---|"]
+    is_good = True
+    for path in arguments.json:
+        for name, text in texts:
+            size = len(text.encode())
+            ours, crates = measure_json(text, path, arguments, folder)
+            is_good &= crates / ours >= JSON_TARGET
+            table.append(f"| {path.parent.name} | {name} | {size / crates / 1e6:.1f} MB/s | "
+                         f"{size / ours / 1e6:.0f} MB/s | {crates / ours:.1f} × |")
+            print(table[-1], flush=True)
+    return table, is_good
+
+
+def files_of(text, folder):
+    """The text as a file of each kind."""
+    lines = [{"text": text[at:at + 8192]} for at in range(0, len(text), 8192)]
+    files = {"text": folder / "text.txt", "JSONL": folder / "text.jsonl"}
+    files["text"].write_text(text, encoding="utf-8", newline="")
+    files["JSONL"].write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return files
+    files["Parquet"] = folder / "text.parquet"
+    table = pyarrow.table({"text": [line["text"] for line in lines]})
+    pyarrow.parquet.write_table(table, files["Parquet"])
+    return files
+
+
+def measure_prepare(texts, arguments, folder):
+    """A table of the rates from files to `train.bin`."""
+    table = ["| text | file | CPU time, one thread | two threads |", "|---|---|---|---|"]
+    for name, text in texts:
+        size = len(text.encode())
+        for kind, file in files_of(text, folder).items():
+            cpu, walls = float("inf"), [float("inf")] * 2
+            for _ in range(arguments.rounds):
+                for threads in [1, 2]:
+                    command = [arguments.preparer, file, folder / "dataset", threads]
+                    start = time.monotonic()
+                    seconds = cpu_of_child(command)
+                    walls[threads - 1] = min(walls[threads - 1], time.monotonic() - start)
+                    cpu = min(cpu, seconds) if threads == 1 else cpu
+            table.append(f"| {name} | {kind} | {size / cpu / 1e6:.0f} MB/s | "
+                         f"{walls[0] / walls[1]:.2f} × shorter |")
+            print(table[-1], flush=True)
+    return table
+
+
 def utf8_files(folders):
     """The texts of all files, including hidden ones, in the order of their names."""
     for folder in folders:
@@ -171,6 +247,8 @@ def main():
                         default=pathlib.Path("target/release/examples/encode_gpt2"))
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=FILE")
     parser.add_argument("--equal", nargs="+", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("--json", nargs="+", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--preparer", type=pathlib.Path)
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md")
     arguments = parser.parse_args()
     lines = (line.split() for line in arguments.ranks.read_bytes().splitlines())
@@ -187,9 +265,15 @@ def main():
         given = [corpus.split("=", 1) for corpus in arguments.corpus]
         texts = ([(name, pathlib.Path(path).read_text(encoding="utf-8")) for name, path in given]
                  or corpora(folder))
-        for name, text in texts:
-            distinct = len(text.encode())
-            text *= max(1, round(arguments.megabytes * 1e6 / distinct))
+        texts = [(name, text, len(text.encode())) for name, text in texts]
+        texts = [(name, text * max(1, round(arguments.megabytes * 1e6 / distinct)), distinct)
+                 for name, text, distinct in texts]
+        plain = [(name, text) for name, text, _ in texts]
+        if arguments.json:
+            table, is_good = compare_json(plain, arguments, folder)
+        elif arguments.preparer:
+            table = measure_prepare(plain, arguments, folder)
+        for name, text, distinct in [] if arguments.json or arguments.preparer else texts:
             size = len(text.encode())
             least, n_tokens = measure(text, arguments, encoding, folder)
             rate = {key: size / seconds / 1e6 for key, seconds in least.items()}

@@ -14,7 +14,10 @@ use std::{
 
 use fitgpt_checkpoint::{Checkpoint, Weights, describe, events};
 use fitgpt_config::{MachineFacts, Written};
-use fitgpt_data::{Tokens, tokenizer::Json};
+use fitgpt_data::{
+    Tokens,
+    tokenizer::{Json, TokenIds, Tokenizer},
+};
 use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Log};
 use fitgpt_files::{
     disk::Disk,
@@ -131,7 +134,8 @@ pub fn snapshot(bytes: &[u8]) {
     }
 }
 
-/// A `tokenizer.json`.
+/// A `tokenizer.json`; the tokens of a document must be the same with and without the tables of a
+/// byte-level file.
 pub fn tokenizer(bytes: &[u8]) {
     with_folder(|folder| {
         let path = folder.join("tokenizer.json");
@@ -139,6 +143,18 @@ pub fn tokenizer(bytes: &[u8]) {
         if let Ok(tokenizer) = Json::open(&path) {
             let _ = tokenizer.vocab_size();
             let _ = tokenizer.end_of_text(folder);
+        }
+        if let Ok(json) = Json::open_for_documents(&path) {
+            let tokenizer = Tokenizer::Json(json);
+            let text = "It's 12345\u{a0} words,\r\n\n  \u{e9}e\u{301} \u{65e5}\u{672c}! ".repeat(3);
+            if let (Ok(one), Ok(other)) =
+                (tokenizer.encoder().encode(&text), tokenizer.encode_document(&text))
+            {
+                match one {
+                    TokenIds::Wide(ids) => assert_eq!(ids, other),
+                    TokenIds::Narrow(_) => unreachable!("ids of a file have 32 bits"),
+                }
+            }
         }
     });
 }

@@ -14,11 +14,15 @@
 //!   ahead, and those of the left part are followed by something in it.
 //! - `a` and `b` are of different classes (letter, number, other), and `a` is not an apostrophe:
 //!   no alternative but a contraction mixes classes.
+//! - `a` and `b` are of one class, no token has the last byte of `a` before the first of `b`, and
+//!   `b` is not an apostrophe: the word is cut, but merged as before.
 //!
-//! The first rule finds a cut in nearly every line of nearly every language; the second is for
-//! text that is written without spaces.
+//! The first rule finds a cut in nearly every line of nearly every language; the others are for
+//! text that is written without spaces. What is left are runs of one class whose bytes are side by
+//! side in tokens, such as a long line of base64: a merge can depend on all of such a word, so
+//! that one of any length would need memory of any size.
 
-use fitgpt_data::tokenizer::gpt2::{CharClass, class_of};
+use fitgpt_data::tokenizer::gpt2::{CharClass, are_neighbours, class_of};
 
 /// The most text that is encoded at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
@@ -60,7 +64,8 @@ fn is_safe(before: char, after: char) -> bool {
     match (class_of(before), class_of(after)) {
         (CharClass::Space, _) => false,
         (_, CharClass::Space) => true,
-        (a, b) => a != b && before != '\'',
+        (a, b) if a != b => before != '\'',
+        _ => after != '\'' && !are_neighbours(before, after),
     }
 }
 
@@ -192,16 +197,23 @@ pub(super) mod tests {
 
     #[test]
     fn text_without_spaces_is_cut_between_letters_and_signs() {
-        assert_eq!(cut("字字。字字", 14), Cut { at: 9, is_safe: true });
-        assert_eq!(cut("Zm9vYmFy+Zm", 10), Cut { at: 9, is_safe: true });
+        assert_eq!(cut("字字。ーーー", 14), Cut { at: 9, is_safe: true });
+        assert_eq!(cut("Zm9vYmFy+the", 11), Cut { at: 9, is_safe: true });
         assert_eq!(cut("don'ts", 5), Cut { at: 3, is_safe: true });
+    }
+
+    #[test]
+    fn a_word_is_cut_between_bytes_that_no_token_has_side_by_side() {
+        assert_eq!(cut("字字。字字", 14), Cut { at: 12, is_safe: true });
+        assert_eq!(cut("ééééé", 5), Cut { at: 4, is_safe: true });
+        assert_eq!(cut("\0\0\0\0'", 4), Cut { at: 3, is_safe: true });
     }
 
     #[test]
     fn a_run_without_a_safe_cut_is_cut_at_the_limit_between_characters() {
         assert_eq!(cut("aaaaaaaa", 5), Cut { at: 5, is_safe: false });
         assert_eq!(cut("        a", 5), Cut { at: 5, is_safe: false });
-        assert_eq!(cut("ééééé", 5), Cut { at: 4, is_safe: false });
+        assert_eq!(cut("ーーーーー", 5), Cut { at: 3, is_safe: false });
         assert_eq!(cut("''''s", 4), Cut { at: 4, is_safe: false });
     }
 

@@ -205,15 +205,21 @@ fn encode(job: &EncodeJob, encoder: &mut DocumentEncoder<'_>, width: TokenWidth)
             EncodeItem::Text { end, split } => {
                 let bytes = encoded.of(split);
                 match encoder.encode(&job.text[start..end])? {
-                    TokenIds::Narrow(ids) if width == TokenWidth::Bits16 => {
-                        for id in ids {
-                            bytes.extend_from_slice(&id.to_le_bytes());
-                        }
+                    // In files, numbers are little-endian.
+                    TokenIds::Narrow(ids)
+                        if width == TokenWidth::Bits16 && cfg!(target_endian = "little") =>
+                    {
+                        bytes.extend_from_slice(bytemuck::cast_slice(ids));
                     }
                     TokenIds::Narrow(ids) => {
                         for &id in ids {
                             width.push(id.into(), bytes);
                         }
+                    }
+                    TokenIds::Wide(ids)
+                        if width == TokenWidth::Bits32 && cfg!(target_endian = "little") =>
+                    {
+                        bytes.extend_from_slice(bytemuck::cast_slice(ids));
                     }
                     TokenIds::Wide(ids) => ids.iter().for_each(|&id| width.push(id, bytes)),
                 }

@@ -6,7 +6,7 @@ use std::{io::Read, thread};
 use fitgpt_data::Split;
 
 use super::{
-    EndOfText, Pass, PrepareError, Progress,
+    EndOfText, Pass, PrepareError, Progress, Vocabulary,
     encode::{Outputs, TokenWriter, WORKERS_LIMIT},
     journal::{EncodedTotals, EncodingEntry, ProgressRecorder, ScanEntry},
     split::{DocumentCount, SplitRule, hash_of},
@@ -26,13 +26,18 @@ pub(super) struct Passes<'a> {
 /// The result of the first pass.
 #[derive(Debug)]
 pub(super) struct Scan {
+    /// Empty unless the vocabulary is one of characters.
     pub(super) symbols: Symbols,
     pub(super) characters: u64,
 }
 
 impl Passes<'_> {
-    /// The first pass, or what the journal has of it.
-    pub(super) fn scan(&mut self, notes: &mut ProgressRecorder<'_>) -> Result<Scan, PrepareError> {
+    /// The first pass, or what the journal has of it. Only a vocabulary of characters needs them.
+    pub(super) fn scan(
+        &mut self,
+        vocabulary: Vocabulary,
+        notes: &mut ProgressRecorder<'_>,
+    ) -> Result<Scan, PrepareError> {
         let mut scan = Scan { symbols: Symbols::new(), characters: 0 };
         if let Some(ScanEntry { symbols, characters }) = notes.scan() {
             scan.symbols.add(symbols);
@@ -43,7 +48,9 @@ impl Passes<'_> {
         let progress = &mut *self.progress;
         self.walk.run(self.stdin, &mut |part, &Tally { bytes, documents, .. }| {
             if let DocumentPart::Text(text) = part {
-                scan.symbols.add(text);
+                if vocabulary == Vocabulary::Chars {
+                    scan.symbols.add(text);
+                }
                 scan.characters += text.chars().count() as u64;
                 progress(Progress { pass: Pass::Scan, bytes, total_bytes, documents, tokens: 0 });
             }
@@ -253,6 +260,9 @@ impl<'r, 'w> Encoding<'r, 'w> {
 
 /// Splits a text after some number of characters.
 fn split_at(text: &str, characters: u64) -> (&str, &str) {
+    if characters >= text.len() as u64 {
+        return (text, ""); // counting would take longer than anything else here
+    }
     match usize::try_from(characters).ok().and_then(|n| text.char_indices().nth(n)) {
         Some((at, _)) => text.split_at(at),
         None => (text, ""),

@@ -61,7 +61,8 @@ pub(super) fn prepare_from(
     let mut notes = ProgressRecorder::resume(&mut folder, key, options.note_every)?;
     let walk = walk(options, &input, stop);
     let mut passes = Passes { walk, total_bytes: input.bytes(), stdin, progress };
-    let scan = if input.is_scanned() { Some(passes.scan(&mut notes)?) } else { None };
+    let scan =
+        if input.is_scanned() { Some(passes.scan(options.vocabulary, &mut notes)?) } else { None };
     let characters = scan.as_ref().map(|scan| scan.characters);
 
     let symbols = scan.as_ref().map(|scan| &scan.symbols);

@@ -11,7 +11,7 @@ use std::{
 use fitgpt_files::os;
 use serde::Serialize;
 
-use super::TokenizerError;
+use super::{TokenizerError, byte_level::ByteLevel};
 
 /// The file's name.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
@@ -78,19 +78,30 @@ pub enum EndOfTextOrigin {
 
 /// A tokenizer that was read from a file.
 #[derive(Clone)]
-pub struct Json(Arc<tokenizers::Tokenizer>);
+pub struct Json {
+    tokenizer: Arc<tokenizers::Tokenizer>,
+    /// What encodes documents, if the file is of the kind that it reads.
+    byte_level: Option<Arc<ByteLevel>>,
+}
 
 impl Json {
     /// Reads the file at `path`.
     pub fn open(path: &Path) -> Result<Self, TokenizerError> {
+        Self::read(path).map(|(json, _)| json)
+    }
+
+    /// The tokenizer and its document.
+    fn read(path: &Path) -> Result<(Self, String), TokenizerError> {
         let refuse = |reason| TokenizerError::File { path: path.to_owned(), reason };
         let text =
             os::read_text(path, FILE_LIMIT_BYTES).map_err(|error| refuse(error.to_string()))?;
         // The crate panics on some documents that are not JSON.
         serde_json::from_str::<serde::de::IgnoredAny>(&text)
             .map_err(|error| refuse(error.to_string()))?;
-        match quietly(|| read(&text)) {
-            Some(Ok(tokenizer)) => Ok(Self(Arc::new(tokenizer))),
+        match quietly(|| tokenizer_of(&text)) {
+            Some(Ok(tokenizer)) => {
+                Ok((Self { tokenizer: Arc::new(tokenizer), byte_level: None }, text))
+            }
             Some(Err(error)) => Err(refuse(error.to_string())),
             None => Err(refuse("its parts are inconsistent".to_owned())),
         }
@@ -98,26 +109,27 @@ impl Json {
 
     /// Reads the file at `path` for documents, in which special tokens are ordinary text.
     pub fn open_for_documents(path: &Path) -> Result<Self, TokenizerError> {
-        let mut json = Self::open(path)?;
-        if let Some(tokenizer) = Arc::get_mut(&mut json.0) {
+        let (mut json, text) = Self::read(path)?;
+        if let Some(tokenizer) = Arc::get_mut(&mut json.tokenizer) {
             tokenizer.set_encode_special_tokens(true);
         }
+        json.byte_level = ByteLevel::of(&text).map(Arc::new);
         Ok(json)
     }
 
     /// One more than the largest id.
     pub fn vocab_size(&self) -> u32 {
-        self.0.get_vocab(true).into_values().max().map_or(0, |id| id.saturating_add(1))
+        self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id.saturating_add(1))
     }
 
     /// The id of a token.
     pub fn id_of(&self, token: &str) -> Option<u32> {
-        self.0.token_to_id(token)
+        self.tokenizer.token_to_id(token)
     }
 
     /// The token with an id.
     pub(crate) fn token_of(&self, id: u32) -> Option<String> {
-        self.0.id_to_token(id)
+        self.tokenizer.id_to_token(id)
     }
 
     /// The end-of-text token: from the model's files in `folder`, else the first common name in the
@@ -147,7 +159,7 @@ impl Json {
             .or_else(|| numbered("config.json", EndOfTextOrigin::ModelConfig));
         let usual = || {
             // Prefer a special token: `</s>` may also occur in web pages.
-            let added = self.0.get_added_vocabulary();
+            let added = self.tokenizer.get_added_vocabulary();
             let is_special = |name: &&&str| added.is_special_token(name);
             let names = || END_OF_TEXT_NAMES.iter();
             let name = names()
@@ -173,8 +185,13 @@ impl Json {
         self.ids(text, false)
     }
 
+    /// What encodes documents many times faster, if the file is of the kind that it reads.
+    pub(super) fn byte_level(&self) -> Option<&ByteLevel> {
+        self.byte_level.as_deref()
+    }
+
     fn ids(&self, text: &str, has_specials: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoded = self.0.encode_fast(text, has_specials);
+        let encoded = self.tokenizer.encode_fast(text, has_specials);
         let encoded =
             encoded.map_err(|error| TokenizerError::NotSplit { reason: error.to_string() })?;
         Ok(encoded.get_ids().to_vec())
@@ -182,12 +199,12 @@ impl Json {
 
     /// The text of some tokens without special ones; bytes that are not text become U+FFFD.
     pub(super) fn decode(&self, ids: &[u32]) -> String {
-        self.0.decode(ids, true).unwrap_or_else(|_| super::NO_SYMBOL.to_owned())
+        self.tokenizer.decode(ids, true).unwrap_or_else(|_| super::NO_SYMBOL.to_owned())
     }
 }
 
 /// Reads a document, and encodes a text to check that it works.
-fn read(text: &str) -> tokenizers::Result<tokenizers::Tokenizer> {
+fn tokenizer_of(text: &str) -> tokenizers::Result<tokenizers::Tokenizer> {
     let tokenizer = tokenizers::Tokenizer::from_str(text)?;
     tokenizer.encode_fast("A word, 2 words: \u{e9}\n", true)?;
     Ok(tokenizer)
@@ -205,14 +222,14 @@ fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Json({} tokens)", self.0.get_vocab_size(true))
+        write!(f, "Json({} tokens)", self.tokenizer.get_vocab_size(true))
     }
 }
 
 impl PartialEq for Json {
     /// Whether both share the same tables, which are not compared.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.tokenizer, &other.tokenizer)
     }
 }
 

@@ -6,7 +6,9 @@
 //! no text encodes to.
 
 mod chars;
+mod bpe;
 pub mod gpt2;
+mod byte_level;
 mod json;
 pub mod huggingface;
 mod stream;
@@ -147,6 +149,11 @@ impl Tokenizer {
 
     /// An encoder of many documents, for one thread.
     pub fn encoder(&self) -> DocumentEncoder<'_> {
+        if let Self::Json(json) = self
+            && let Some(encoder) = byte_level::Encoder::new(json)
+        {
+            return DocumentEncoder::ByteLevel { encoder, ids: Vec::new() };
+        }
         match self {
             Self::Gpt2 => DocumentEncoder::Gpt2 { encoder: gpt2::Encoder::new(), ids: Vec::new() },
             tokenizer => DocumentEncoder::Plain { tokenizer, ids: Vec::new() },
@@ -175,6 +182,13 @@ pub enum DocumentEncoder<'a> {
         /// The tokens of the last document.
         ids: Vec<u16>,
     },
+    /// A byte-level `tokenizer.json`, with a cache of words.
+    ByteLevel {
+        /// The encoder and its cache.
+        encoder: byte_level::Encoder<'a>,
+        /// The tokens of the last document.
+        ids: Vec<u32>,
+    },
     /// Any other tokenizer, without a cache.
     Plain {
         /// The tokenizer.
@@ -201,6 +215,11 @@ impl DocumentEncoder<'_> {
                 ids.clear();
                 encoder.encode(text, ids);
                 Ok(TokenIds::Narrow(ids))
+            }
+            Self::ByteLevel { encoder, ids } => {
+                ids.clear();
+                encoder.encode(text, ids)?;
+                Ok(TokenIds::Wide(ids))
             }
             Self::Plain { tokenizer, ids } => {
                 *ids = tokenizer.encode_document(text)?;

@@ -8,6 +8,11 @@ fn tiktoken(text: &str) -> Vec<u32> {
     tiktoken_rs::r50k_base_singleton().encode_ordinary(text)
 }
 
+/// An encoder with so few words that they replace one another.
+fn encoder(n_small: usize, n_large: usize) -> Encoder {
+    Encoder(WordEncoder::with_words(Pattern::Gpt2, n_small, n_large))
+}
+
 /// Uses one encoder for many texts, so that its tables have hits and replacements.
 fn assert_equal<'a>(encoder: &mut Encoder, texts: impl IntoIterator<Item = &'a str>) {
     for text in texts {
@@ -20,7 +25,7 @@ fn assert_equal<'a>(encoder: &mut Encoder, texts: impl IntoIterator<Item = &'a s
 }
 
 /// Characters that the pattern or the merges treat specially.
-fn snippet() -> impl Strategy<Value = String> {
+pub(in crate::tokenizer) fn snippet() -> impl Strategy<Value = String> {
     let common = "[a-z]{1,9}| [a-zA-Z]{1,12}|'(s|t|re|ve|m|ll|d|S|LL)?|[ ]{1,20}|[\\n\\t\\r]{1,3}";
     prop_oneof![
         6 => common,
@@ -38,7 +43,7 @@ proptest! {
 
     #[test]
     fn any_text_has_tiktokens_tokens(texts in prop::collection::vec(any::<String>(), 1..4)) {
-        assert_equal(&mut Encoder::with_words(4, 2), texts.iter().map(String::as_str));
+        assert_equal(&mut encoder(4, 2), texts.iter().map(String::as_str));
     }
 
     #[test]
@@ -46,7 +51,7 @@ proptest! {
         texts in prop::collection::vec(prop::collection::vec(snippet(), 1..30), 1..4)
     ) {
         let texts = texts.iter().map(|snippets| snippets.concat()).collect::<Vec<_>>();
-        assert_equal(&mut Encoder::with_words(64, 8), texts.iter().map(String::as_str));
+        assert_equal(&mut encoder(64, 8), texts.iter().map(String::as_str));
     }
 }
 
@@ -60,6 +65,37 @@ fn every_character_has_tiktokens_tokens_alone_and_between_others() {
             text.extend([character, ' ', character, 'a', character, '1', character]);
         }
         assert_equal(&mut encoder, [&*text]);
+    }
+}
+
+#[test]
+fn every_token_is_tiktokens_and_encodes_to_itself() {
+    let tiktoken = tiktoken_rs::r50k_base_singleton();
+    for id in 0..END_OF_TEXT {
+        let bytes = TABLES.tokens().get(id).unwrap();
+        assert_eq!(bytes, tiktoken.decode_bytes(&[id]).unwrap());
+        // tiktoken looks up whole words first, and merges any two tokens that spell a third; this
+        // shows that neither is needed.
+        let mut ids = Vec::<u32>::new();
+        TABLES.encode(bytes, &mut ids);
+        assert_eq!(ids, [id]);
+    }
+    assert_eq!(TABLES.tokens().get(END_OF_TEXT), None);
+    assert_eq!(TABLES.tokens().get(u32::MAX), None);
+}
+
+#[test]
+fn every_two_characters_of_latin_1_have_tiktokens_tokens() {
+    let mut encoder = Encoder::new();
+    let latin = || '\0'..='\u{ff}';
+    for first in latin() {
+        let pairs = latin().flat_map(|second| [first, second]).collect::<String>();
+        let words = latin().flat_map(|second| [first, second, ' ', 'a']).collect::<String>();
+        assert_equal(&mut encoder, [&*pairs, &*words]);
+        for second in latin() {
+            let pair = String::from_iter([first, second]);
+            assert_equal(&mut encoder, [&*pair]);
+        }
     }
 }
 

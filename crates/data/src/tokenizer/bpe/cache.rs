@@ -1,42 +1,48 @@
 //! A cache of the tokens of recent words, in tables of fixed size.
 //!
-//! A word's hash selects one slot, and the latest word replaces the one before: no chains and no
-//! eviction. A word that was replaced is merged again, which only costs time.
+//! A word's hash selects a bucket of two, which is a line of the processor's cache if ids have 16
+//! bits; a new word replaces the older one. So a lookup is two comparisons without a loop, and a
+//! word that was replaced is merged again, which only costs time.
+
+use super::TokenId;
 
 /// The longest word of the small table; its length is the key's last byte.
 pub(super) const SMALL_BYTES: usize = 15;
-const SMALL_IDS: usize = 7;
+
+/// The most tokens of a word in the small table.
+pub(super) const SMALL_IDS: usize = 7;
 
 /// The longest word of the large table.
 pub(super) const LARGE_BYTES: usize = 96;
 const LARGE_IDS: usize = 31;
 
-/// A word of at most [`SMALL_BYTES`] bytes: 32 bytes, so that a cache line holds two.
-#[derive(Clone, Copy, Debug)]
-struct Small {
+/// A word of at most [`SMALL_BYTES`] bytes and its tokens.
+#[derive(Clone, Copy, Debug, Default)]
+struct Small<I> {
     key: u128,
-    ids: [u16; SMALL_IDS],
-    n_ids: u8,
+    ids: [I; SMALL_IDS],
+    n_ids: I,
 }
+
+/// The words with one hash, the newer first.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Bucket<I>([Small<I>; 2]);
 
 /// A word of at most [`LARGE_BYTES`] bytes.
 #[derive(Clone, Copy, Debug)]
-struct Large {
+struct Large<I> {
     word: [u8; LARGE_BYTES], // padded with zeros
     len: u8,
     n_ids: u8,
-    ids: [u16; LARGE_IDS],
+    ids: [I; LARGE_IDS],
 }
 
-/// Short words that are looked up first: 32 KiB, which stay in the core's first cache.
-const N_HOT: usize = 1 << 10;
-
-/// All tables.
+/// Both tables.
 #[derive(Debug)]
-pub(super) struct WordCache {
-    hot: Box<[Small; N_HOT]>,
-    small: Box<[Small]>,
-    large: Box<[Large]>,
+pub(super) struct WordCache<I> {
+    small: Box<[Bucket<I>]>,
+    large: Box<[Large<I>]>,
 }
 
 /// The key of a short word.
@@ -44,19 +50,23 @@ pub(super) struct WordCache {
 pub(super) struct SmallKey(u128);
 
 impl SmallKey {
+    /// The key of the first `len` of these bytes: 1 to [`SMALL_BYTES`].
+    #[inline]
+    pub(super) fn of_first(bytes: [u8; 16], len: usize) -> Self {
+        debug_assert!((1..=SMALL_BYTES).contains(&len), "{len}");
+        let bits = u128::from_le_bytes(bytes) & (u128::MAX >> (128 - 8 * len as u32));
+        Self(bits | (len as u128) << 120)
+    }
+
     /// The key of `text[at..end]`, which has 1 to [`SMALL_BYTES`] bytes.
     #[inline]
     pub(super) fn of(text: &[u8], at: usize, end: usize) -> Self {
-        let len = end - at;
-        debug_assert!((1..=SMALL_BYTES).contains(&len), "{len}");
-        let bits = if let Some(bytes) = text[at..].first_chunk::<16>() {
-            u128::from_le_bytes(*bytes) & ((1 << (8 * len)) - 1)
-        } else {
+        let bytes = text[at..].first_chunk::<16>().copied().unwrap_or_else(|| {
             let mut bytes = [0; 16];
-            bytes[..len].copy_from_slice(&text[at..end]);
-            u128::from_le_bytes(bytes)
-        };
-        Self(bits | (len as u128) << 120)
+            bytes[..end - at].copy_from_slice(&text[at..end]);
+            bytes
+        });
+        Self::of_first(bytes, end - at)
     }
 
     #[inline]
@@ -67,50 +77,40 @@ impl SmallKey {
     }
 }
 
-impl WordCache {
+impl<I: TokenId> WordCache<I> {
     /// Empty tables with space for these numbers of words, which are powers of two.
     pub(super) fn new(n_small: usize, n_large: usize) -> Self {
-        assert!(n_small.is_power_of_two() && n_large.is_power_of_two());
-        let small = Small { key: 0, ids: [0; SMALL_IDS], n_ids: 0 };
-        let large = Large { word: [0; LARGE_BYTES], len: 0, n_ids: 0, ids: [0; LARGE_IDS] };
+        assert!(n_small.is_power_of_two() && n_large.is_power_of_two() && n_small >= 2);
+        let none = I::default();
+        let large = Large { word: [0; LARGE_BYTES], len: 0, n_ids: 0, ids: [none; LARGE_IDS] };
         Self {
-            hot: vec![small; N_HOT].try_into().expect("as many as there are"),
-            small: vec![small; n_small].into(),
+            small: vec![Bucket::default(); n_small / 2].into(),
             large: vec![large; n_large].into(),
         }
     }
 
-    /// Appends the tokens of a short word, if they are known.
+    /// The tokens of a short word and their number, if they are known. Those after the number have
+    /// no meaning: a copy of fixed size is faster than one of the right size.
     #[inline]
-    pub(super) fn small(&mut self, key: SmallKey, ids: &mut Vec<u16>) -> bool {
-        let hash = key.hash();
-        let hot = &mut self.hot[hash % N_HOT];
-        if hot.key != key.0 {
-            let entry = &self.small[hash & (self.small.len() - 1)];
-            if entry.key != key.0 {
-                return false;
-            }
-            *hot = *entry;
-        }
-        // A copy of fixed size is faster than one of the right size.
-        let len = ids.len() + usize::from(hot.n_ids);
-        ids.extend_from_slice(&hot.ids);
-        ids.truncate(len);
-        true
+    pub(super) fn small(&self, key: SmallKey) -> Option<(&[I; SMALL_IDS], usize)> {
+        let Bucket(words) = &self.small[key.hash() & (self.small.len() - 1)];
+        let word = if words[0].key == key.0 { &words[0] } else { &words[1] };
+        (word.key == key.0).then(|| (&word.ids, word.n_ids.get() as usize))
     }
 
     /// Keeps the tokens of a short word, unless they are too many.
-    pub(super) fn keep_small(&mut self, key: SmallKey, found: &[u16]) {
+    pub(super) fn keep_small(&mut self, key: SmallKey, found: &[I]) {
         if found.len() <= SMALL_IDS {
-            let mut ids = [0; SMALL_IDS];
+            let mut ids = [I::default(); SMALL_IDS];
             ids[..found.len()].copy_from_slice(found);
-            let slot = key.hash() & (self.small.len() - 1);
-            self.small[slot] = Small { key: key.0, ids, n_ids: found.len() as u8 };
+            let Bucket(words) = &mut self.small[key.hash() & (self.small.len() - 1)];
+            words[1] = words[0];
+            words[0] = Small { key: key.0, ids, n_ids: I::new(found.len() as u32) };
         }
     }
 
     /// Appends the tokens of a longer word, if they are known.
-    pub(super) fn large(&self, word: &[u8], ids: &mut Vec<u16>) -> bool {
+    pub(super) fn large(&self, word: &[u8], ids: &mut Vec<I>) -> bool {
         let entry = &self.large[self.large_slot(word)];
         let is_hit = usize::from(entry.len) == word.len() && &entry.word[..word.len()] == word;
         if is_hit {
@@ -120,7 +120,7 @@ impl WordCache {
     }
 
     /// Keeps the tokens of a longer word, unless they are too many.
-    pub(super) fn keep_large(&mut self, word: &[u8], found: &[u16]) {
+    pub(super) fn keep_large(&mut self, word: &[u8], found: &[I]) {
         if found.len() <= LARGE_IDS {
             let slot = self.large_slot(word);
             let entry = &mut self.large[slot];
@@ -159,25 +159,30 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_keeps_the_latest_word_and_never_matches_another() {
-        let mut cache = WordCache::new(1, 1);
-        let mut ids = Vec::new();
+    fn a_bucket_keeps_the_two_latest_words_and_never_matches_another() {
+        let mut cache = WordCache::<u16>::new(2, 1);
         let key = |word: &[u8]| SmallKey::of(word, 0, word.len());
-        assert!(!cache.small(key(b"one"), &mut ids));
+        let found = |cache: &WordCache<u16>, word: &[u8]| {
+            cache.small(key(word)).map(|(ids, n)| ids[..n].to_vec())
+        };
+        assert_eq!(found(&cache, b"one"), None);
         cache.keep_small(key(b"one"), &[1, 2]);
         cache.keep_small(key(b"two"), &[3]);
-        assert!(!cache.small(key(b"one"), &mut ids) && cache.small(key(b"two"), &mut ids));
-        cache.keep_small(key(b"one"), &[1, 2]);
-        assert!(cache.small(key(b"one"), &mut ids) && cache.small(key(b"one"), &mut ids));
+        assert_eq!(found(&cache, b"one"), Some(vec![1, 2]));
+        assert_eq!(found(&cache, b"two"), Some(vec![3]));
+        cache.keep_small(key(b"three"), &[u16::MAX; SMALL_IDS]);
+        assert_eq!(found(&cache, b"one"), None);
+        assert_eq!(found(&cache, b"two"), Some(vec![3]));
+        assert_eq!(found(&cache, b"three"), Some(vec![u16::MAX; SMALL_IDS]));
         cache.keep_small(key(b"many"), &[0; SMALL_IDS + 1]);
-        assert!(!cache.small(key(b"many"), &mut ids));
-        assert_eq!(ids, [3, 1, 2, 1, 2]);
+        assert_eq!(found(&cache, b"many"), None);
 
+        let mut ids = Vec::new();
         let words = [b"a word of some length".as_slice(), b"a word of some other length"];
         cache.keep_large(words[1], &[4]);
         cache.keep_large(words[0], &[5, 6]);
         assert!(cache.large(words[0], &mut ids) && !cache.large(words[1], &mut ids));
         assert!(!cache.large(&words[1][..words[0].len()], &mut ids));
-        assert_eq!(ids, [3, 1, 2, 1, 2, 5, 6]);
+        assert_eq!(ids, [5, 6]);
     }
 }

@@ -1,11 +1,13 @@
-//! The character classes of GPT-2's pattern: `\p{L}`, `\p{N}`, `\s`, and the rest.
+//! The character classes of all patterns: `\p{L}`, `\p{N}`, `\s`, and the rest.
 //!
 //! The ranges come from `regex-syntax`, the crate whose tables tiktoken's regular expressions use,
 //! so that both follow the same version of Unicode.
 
+use std::sync::LazyLock;
+
 use regex_syntax::hir::{Class as ParsedClass, HirKind};
 
-/// The class of a character in GPT-2's pattern.
+/// The class of a character in the patterns of byte-level tokenizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CharClass {
@@ -24,7 +26,7 @@ const CLASSES: [CharClass; 4] =
 
 /// Two bits per character, and a table of bytes for ASCII.
 #[derive(Debug)]
-pub(super) struct CharClasses {
+pub(in crate::tokenizer) struct CharClasses {
     of_byte: [u8; 256],
     of_character: Box<[u8]>,
 }
@@ -33,7 +35,13 @@ pub(super) struct CharClasses {
 const SEVERAL_BYTES: u8 = 4;
 
 impl CharClasses {
-    pub(super) fn new() -> Self {
+    /// The table, made on first use.
+    pub(in crate::tokenizer) fn get() -> &'static Self {
+        static CLASSES: LazyLock<CharClasses> = LazyLock::new(CharClasses::new);
+        &CLASSES
+    }
+
+    fn new() -> Self {
         let mut of_character = vec![0_u8; (char::MAX as usize + 1) / 4].into_boxed_slice();
         for (pattern, class) in [
             (r"\s", CharClass::Space),
@@ -57,7 +65,7 @@ impl CharClasses {
         classes
     }
 
-    pub(super) fn of(&self, character: char) -> CharClass {
+    pub(in crate::tokenizer) fn of(&self, character: char) -> CharClass {
         CLASSES[self.bits(character as usize)]
     }
 
@@ -116,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_character_has_the_class_of_the_regular_expressions() {
-        let classes = CharClasses::new();
+        let classes = CharClasses::get();
         let ranges = |pattern: &str| match regex_syntax::parse(pattern).unwrap().into_kind() {
             HirKind::Class(ParsedClass::Unicode(class)) => {
                 class.ranges().iter().map(|range| range.start()..=range.end()).collect::<Vec<_>>()
