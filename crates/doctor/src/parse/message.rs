@@ -90,6 +90,8 @@ pub struct Message {
     pub process: Option<PrintedSize>,
     /// Process ids and their memory; one of them may be this process.
     pub processes: Vec<(u64, PrintedSize)>,
+    /// What a user says that other processes hold.
+    pub(crate) theirs: Option<PrintedSize>,
     /// Metal's allocations outside of tensors.
     pub other: Option<PrintedSize>,
     /// What a server wants to reserve, or what its KV cache needs.
@@ -115,6 +117,10 @@ pub struct PrintedShape {
     pub axes: Vec<u64>,
     /// How an element is stored.
     pub dtype: DType,
+    /// The op that the log names beside it, in lower case and without white space; or nothing.
+    pub op: String,
+    /// It is the largest buffer of a compiled program, not the request itself.
+    pub is_part: bool,
 }
 
 impl PrintedShape {
@@ -139,6 +145,7 @@ impl Message {
             unallocated: None,
             process: None,
             processes: Vec::new(),
+            theirs: None,
             other: None,
             wanted: None,
             available: None,
@@ -184,8 +191,9 @@ impl Message {
             | Wording::PagingFile
             | Wording::DevShm => 4,
             Wording::Killed | Wording::BusError | Wording::Triton => 3,
-            Wording::WorkerDied => 2,
-            Wording::SaidKilled | Wording::Word | Wording::Grows => 1,
+            // Users of a killed process suspect the card.
+            Wording::WorkerDied | Wording::SaidKilled => 2,
+            Wording::Word | Wording::Grows => 1,
         }
     }
 

@@ -305,11 +305,24 @@ fn tensor_flow(place: &Occurrence<'_>) -> Message {
     let axes = own.split_once(']').map(|(list, rest)| (axes(list), rest));
     if let Some((Some(axes), rest)) = axes {
         let dtype = rest.strip_prefix("andtype").and_then(dtype);
-        message.shape = dtype.map(|dtype| PrintedShape { axes, dtype });
+        let op = node(rest);
+        message.shape = dtype.map(|dtype| PrintedShape { axes, dtype, op, is_part: false });
     }
     message.requested =
         message.shape.as_ref().and_then(PrintedShape::bytes).map(PrintedSize::exact);
     message
+}
+
+/// The first node that TensorFlow names: `[[node A/B (defined at …`, `[[{{node A/B}}]]`, `[Op:Mul]`.
+fn node(text: &str) -> String {
+    let starts = ["[[{{node", "[[node:", "[[node", "[op:"];
+    let found = starts.iter().filter_map(|start| Some((text.find(start)?, *start)));
+    let Some((at, start)) = found.min_by_key(|(at, start)| (*at, std::cmp::Reverse(start.len())))
+    else {
+        return String::new();
+    };
+    let name = &text[at + start.len()..];
+    name.split(['(', '}', '=', ']']).next().unwrap_or_default().to_owned()
 }
 
 /// `Unable to allocate 17.6 GiB for an array with shape …`.
@@ -317,7 +330,14 @@ fn numpy(place: &Occurrence<'_>) -> Option<Message> {
     let (size, rest) = PrintedSize::at_start(place.after)?;
     let mut message = Message::new(place.at, Wording::HostOther, MemoryKind::HostMemory);
     message.requested = Some(size);
-    rest.starts_with("foranarray").then_some(message)
+    let rest = rest.strip_prefix("foranarray")?;
+    // `with shape (512, 16, 3) and data type float32`
+    message.shape = rest.strip_prefix("withshape(").and_then(|rest| {
+        let (list, rest) = rest.split_once(')')?;
+        let dtype = dtype(rest.strip_prefix("anddatatype")?)?;
+        Some(PrintedShape { axes: axes(list)?, dtype, op: String::new(), is_part: false })
+    });
+    Some(message)
 }
 
 /// `CuPy`: `out of memory to allocate 200000000000 bytes (total 200000004096 bytes)`.
@@ -395,10 +415,40 @@ pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, PrintedSh
         let shape = own.strip_prefix("((").and_then(|rest| {
             let (list, rest) = rest.split_once(')')?;
             let dtype = dtype(rest.split_once("torch.")?.1)?;
-            Some(PrintedShape { axes: axes(list)?, dtype })
+            Some(PrintedShape { axes: axes(list)?, dtype, op: String::new(), is_part: false })
         });
         if let Some(shape) = shape {
             found(place.at, shape);
         }
+    }
+}
+
+static BUFFERS: LazyLock<Phrases<()>> = LazyLock::new(|| {
+    Phrases::new([("peakbuffers:buffer1:", ()), ("largestprogramallocationsinhbm:1.", ())])
+});
+
+/// The largest buffer that XLA lists: `Shape: bf16[128,6,256,256]`, with its operator.
+pub(super) fn largest(passage: Passage<'_>, mut found: impl FnMut(PrintedShape)) {
+    for (_, (), place) in BUFFERS.find(passage) {
+        let own = first_of(place.after, 2000);
+        let end = ["buffer2:", "====="].iter().filter_map(|next| own.find(next)).min();
+        let own = &own[..end.unwrap_or(own.len())];
+        let shape = own.split_once("shape:").and_then(|(before, rest)| {
+            let (kind, rest) = rest.split_once('[')?;
+            let dtype = match kind {
+                "bf16" => DType::Bf16,
+                "f16" => DType::F16,
+                "f32" => DType::F32,
+                "s32" | "u32" => DType::U32,
+                "s64" | "u64" => DType::I64,
+                "pred" | "s8" | "u8" => DType::U8,
+                _ => return None,
+            };
+            let axes = axes(rest.split_once(']')?.0)?;
+            let op = before.split_once("op_name=\"").map_or("", |(_, rest)| rest);
+            let op = op.split('"').next().unwrap_or_default().to_owned();
+            Some(PrintedShape { axes, dtype, op, is_part: true })
+        });
+        shape.into_iter().for_each(&mut found);
     }
 }

@@ -50,7 +50,9 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
                 | PhaseName::Serve
         );
     let is_known = analysis.domain != Domain::Unknown;
-    let is_shown = analysis.log.shape.is_some() || message.wording == Wording::TensorFlow;
+    let is_shown = analysis.log.shape.as_ref().is_some_and(|shape| !shape.is_part)
+        || message.wording == Wording::TensorFlow;
+    let is_part = analysis.log.shape.is_some();
     // A request of an eighth of the card is one large tensor, whatever the phase.
     let is_large = match (facts.requested, facts.total) {
         (Some(requested), Some(total)) => requested.bytes >= total.bytes / 8,
@@ -58,7 +60,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     };
     let certainty = match () {
         () if is_shown || is_full && is_pass && is_known => Certainty::Likely,
-        () if is_pass || is_full && (is_large || is_known) => Certainty::Unknown,
+        () if is_pass || is_part || is_full && (is_large || is_known) => Certainty::Unknown,
         () => return None,
     };
     Some(RuleMatch { certainty, is_cause: true, cause })

@@ -43,6 +43,17 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     };
     let of = |certainty| Some(RuleMatch { certainty, is_cause: true, cause: cause.clone() });
     let runs = matches!(analysis.domain, Domain::Inference | Domain::Serving);
+    // XLA says how much of a program's memory is its weights.
+    if let (Some(arguments), Some(total)) = (log.setup.xla_arguments, facts.total)
+        && arguments.low > total.high
+        && !analysis.trains()
+    {
+        let mut cause = cause;
+        if let Cause::WeightsTooLarge { weights_bytes, .. } = &mut cause {
+            *weights_bytes = Some(arguments.bytes);
+        }
+        return Some(RuleMatch { certainty: Certainty::Likely, is_cause: true, cause });
+    }
     if is_larger && runs {
         return of(Certainty::Certain);
     }
