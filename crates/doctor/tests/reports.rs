@@ -853,6 +853,84 @@ const ROWS: &[ReportCase] = &[
         P::Unknown,
         R::FixTheError,
     ),
+    (
+        "a model that does not fit, without an error",
+        "Fine-tuning a 6B model with 16Gb of VRAM: I tried gradient checkpointing, and the model still doesn't fit.",
+        OtherTraining,
+        "static-state-too-large",
+        P::Unknown,
+        R::Lora,
+    ),
+    (
+        "a layer that is being made, above the message",
+        "I run Llama3.1-8b-instruct\n    self.weight = Parameter(torch.empty(self.rows, self.columns))\n\
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 7.69 GiB of which 9.94 MiB is \
+         free. Including non-PyTorch memory, this process has 7.64 GiB memory in use. Of the allocated memory 7.34 GiB is allocated by \
+         PyTorch, and 121.77 MiB is reserved by PyTorch but unallocated.",
+        Unknown,
+        "weights-too-large",
+        P::Load,
+        R::QuantizeWeights,
+    ),
+    (
+        "memory that is said not to be released",
+        "GPU memory usage gradually increases!\nAfter each call the GPU memory will increase and will not be released.",
+        Unknown,
+        "memory-grows",
+        P::Unknown,
+        R::KeepNumbers,
+    ),
+    (
+        "shared memory without an error",
+        "stuck at the first epoch of my training, 310s/it\nDedicated GPU memory 7.7/8.0GB\nShared GPU memory 1.9/7.9GB",
+        OtherTraining,
+        "spilled-to-host",
+        P::Unknown,
+        R::SysmemFallback,
+    ),
+    (
+        "two to the power of 64 bytes",
+        ">>> y = net(x)\nRuntimeError: CUDA out of memory. Tried to allocate 17179869183.95 GiB (GPU 0; 23.65 GiB total capacity; 3.15 GiB \
+         already allocated; 18.80 GiB free; 3.15 GiB reserved in total by PyTorch)",
+        Unknown,
+        "request-larger-than-card",
+        P::Unknown,
+        R::FindTheShape,
+    ),
+    (
+        "a card that other processes fill, without the request",
+        "(GPU 0; 15.75 GiB total capacity; 79.11 MiB already allocated; 3.62 MiB free; 86.00 MiB reserved in total by PyTorch) RuntimeError: \
+         CUDA out of memory.",
+        Unknown,
+        "foreign-memory",
+        P::Unknown,
+        R::FreeTheCard,
+    ),
+    (
+        "full training of a named model, in Japanese",
+        "RTX 3090（24GB）1枚でLlama-2-7bをフルファインチューニングするとCUDA out of memoryになります",
+        DecoderTraining,
+        "static-state-too-large",
+        P::Unknown,
+        R::Lora,
+    ),
+    (
+        "weights that two cards share",
+        "TGI serves Llama 3.1 70B on 2 A100 GPUs with 80GB each, and after the warmup succeeded we see CUDA out of memory.\n\
+         Default `max_batch_prefill_tokens` to 10049",
+        Serving,
+        "undecided",
+        P::Unknown,
+        R::MaxModelLen,
+    ),
+    (
+        "numpy's message without a size",
+        "MemoryError:Unable to allocate array with shape (9146090,75) and data type float64",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::MoreRam,
+    ),
 ];
 
 fn of(log: &str) -> Diagnosis {

@@ -76,6 +76,16 @@ impl CardNames {
 
 /// `on 8 GPUs`, `16卡微调`: a number of cards of which the kind is not named there.
 fn said_count(words: &[&str]) -> Option<u64> {
+    // `A100 80G *4`
+    let after = words.windows(3).find_map(|three| {
+        let is_size = three[0].trim_end_matches("gb").trim_end_matches('g').len() < three[0].len();
+        let is_times = ["*", "x", "×"].contains(&three[1]);
+        three[2].parse().ok().filter(|count| is_size && is_times && (1..=1024).contains(count))
+    });
+    after.or_else(|| cards_after(words))
+}
+
+fn cards_after(words: &[&str]) -> Option<u64> {
     words.windows(2).find_map(|pair| {
         let is_cards = ["gpus", "cards"].contains(&pair[1]) || pair[1].starts_with('卡');
         pair[0].parse().ok().filter(|count| is_cards && (1..=1024).contains(count))
@@ -101,6 +111,7 @@ fn said_size(words: &[&str]) -> Option<(u64, usize)> {
                 .is_some_and(|w| CARDS.contains(w) || w.starts_with("显存"))
         };
         let is_before = is_card(at.checked_sub(1));
+        let next = if words.get(next) == Some(&"of") { next + 1 } else { next };
         let near = is_card(Some(next)) || is_before;
         let gib: u64 = number.parse().ok().filter(|_| is_united && near)?;
         (2..=512).contains(&gib).then_some((gib, at - usize::from(is_before)))
@@ -116,7 +127,7 @@ fn words(text: &str) -> Vec<&str> {
         '×' | '*' => 3,
         _ => 0,
     };
-    let mut list = Vec::new();
+    let mut list: Vec<&str> = Vec::new();
     let mut start = 0;
     let mut last = 0;
     for (at, c) in text.char_indices() {
@@ -130,8 +141,17 @@ fn words(text: &str) -> Vec<&str> {
     if last != 0 {
         list.push(text[start..].trim_matches('.'));
     }
-    list.retain(|word| !word.is_empty());
-    list
+    // `8xA10G`: a number and a name.
+    let split = |word: &'_ str| -> Option<usize> {
+        let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+        let rest = word[digits..].strip_prefix('x')?;
+        (digits > 0 && rest.starts_with(|c: char| c.is_ascii_alphabetic())).then_some(digits + 1)
+    };
+    let parts = list.into_iter().flat_map(|word| match split(word) {
+        Some(at) => [&word[..at], &word[at..]],
+        None => [word, ""],
+    });
+    parts.filter(|word| !word.is_empty()).collect()
 }
 
 /// The card whose model is the word at `index`, with the words after it and the size near it.
@@ -228,6 +248,7 @@ mod tests {
             ("I use a single RTX 3090", Some("GeForce RTX 3090"), None),
             ("2张4090显卡", Some("GeForce RTX 4090"), Some(2)),
             ("目前在单张 A100 80G 上", Some("A100 80 GB"), Some(1)),
+            ("a 4xV100 32GB machine", Some("V100 32 GB"), Some(4)),
             ("8卡V100 32G", Some("V100 32 GB"), Some(8)),
             ("after 3090 steps", None, None),
             ("it fits a 3090 card but not a 2080 Ti card", None, None),
@@ -250,6 +271,7 @@ mod tests {
         for (text, count, gib) in [
             ("我七张a800 80g，怎么会", Some(7), Some(80)),
             ("fails when loading 70B on 16 GPUs", Some(16), None),
+            ("A800 80G *4 sft", Some(4), Some(80)),
             ("after 3 steps on my gpu", None, None),
         ] {
             let mut cards = CardNames::default();

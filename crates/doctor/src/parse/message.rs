@@ -110,13 +110,28 @@ pub struct Message {
     pub shape: Option<PrintedShape>,
 }
 
+/// A type of elements as a log prints it, known to our programs or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// PyTorch's name.
+    pub name: &'static str,
+    /// Bytes of one.
+    pub bytes: u64,
+}
+
+impl From<DType> for Element {
+    fn from(dtype: DType) -> Self {
+        Self { name: dtype.name(), bytes: dtype.size() }
+    }
+}
+
 /// A tensor's shape as a log prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintedShape {
     /// Outermost first.
     pub axes: Vec<u64>,
     /// How an element is stored.
-    pub dtype: DType,
+    pub dtype: Element,
     /// The op that the log names beside it, in lower case and without white space; or nothing.
     pub op: String,
     /// It is the largest buffer of a compiled program, not the request itself.
@@ -127,7 +142,7 @@ impl PrintedShape {
     /// Its size; `None` if it overflows.
     pub fn bytes(&self) -> Option<u64> {
         let count = self.axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis))?;
-        count.checked_mul(self.dtype.size())
+        count.checked_mul(self.dtype.bytes)
     }
 }
 

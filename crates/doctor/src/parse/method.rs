@@ -32,6 +32,7 @@ const WHOLE: &[&str] = &[
     "w/o lora",
     "w/o peft",
     "all parameters trainable",
+    "all weights",
     "trainable%: 100",
     "全量微调",
     "全参数",

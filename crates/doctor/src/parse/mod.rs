@@ -41,7 +41,7 @@ pub(crate) use self::size::allocator_request;
 pub use self::{
     clues::{Clue, Clues},
     frames::Frame,
-    message::{Message, PrintedShape, Wording},
+    message::{Element, Message, PrintedShape, Wording},
     notes::HarmlessLine,
     progress::NanoGptOutput,
     setup::{CardProcess, LoggedOptimizer, Setup},
@@ -94,6 +94,8 @@ struct LogBuilder {
 /// Words of a line that mentions a failure.
 const FAILURES: &[&str] = &[
     "error",
+    "fault",
+    "dumped",
     "fail",
     "unable to",
     "crash",
@@ -306,7 +308,9 @@ impl LogBuilder {
             let near = shapes.iter().rev().find(|(place, _)| *place < at && at - *place < NEAR);
             // The shape belongs to the message only if the sizes agree.
             let shape = message.shape.clone().or_else(|| near.map(|(_, shape)| shape.clone()))?;
-            let requested = message.requested?;
+            let Some(requested) = message.requested else {
+                return message.shape.clone();
+            };
             let bytes = shape.bytes()?;
             let agrees = requested.admits(bytes) || requested.admits(allocator_request(bytes));
             agrees.then_some(shape)
@@ -368,8 +372,12 @@ impl Matches {
     }
 }
 
-/// Memory that grows, described by a user without any message.
+/// Memory that grows, or that Windows lends, described by a user without any message.
 fn described(setup: &Setup) -> Option<Message> {
+    let topics = &setup.situation.topics;
+    if [Topic::SharedMemory, Topic::Slow].iter().all(|topic| topics.contains(topic)) {
+        return Some(Message::new(0, Wording::Word, MemoryKind::GpuMemory));
+    }
     setup.situation.grows.map(|memory| Message::new(0, Wording::Grows, memory))
 }
 
@@ -391,8 +399,8 @@ fn failure(messages: &VecDeque<Message>) -> Option<Message> {
     }
     // XLA says in several sentences what it needs and what the chip has.
     if message.wording == Wording::Jax && message.total.is_none() {
-        let same = messages.iter().rev().filter(|m| m.wording == Wording::Jax);
-        message.total = same.filter_map(|m| m.total).next();
+        let mut same = messages.iter().rev().filter(|m| m.wording == Wording::Jax);
+        message.total = same.find_map(|m| m.total);
     }
     if matches!(message.wording, Wording::Torch2 | Wording::Torch1 | Wording::TorchBare) {
         let exact = messages.iter().rev().find(|m| {

@@ -205,7 +205,7 @@ const GROWTH: [&str; 11] = [
 ];
 
 /// The trouble that growth ends in. Without it, growth may be normal.
-const ENDINGS: [&str; 27] = [
+const ENDINGS: [&str; 29] = [
     "leak",
     "crash",
     "error",
@@ -221,6 +221,8 @@ const ENDINGS: [&str; 27] = [
     "constantly",
     "steadily",
     "over time",
+    "gradually",
+    "not be released",
     "explod",
     "爆",
     "占完",

@@ -114,6 +114,12 @@ const ACTIVITIES: &[(&str, PhaseName)] = &[
     ("while loading", PhaseName::Load),
     ("during loading", PhaseName::Load),
     ("being loaded", PhaseName::Load),
+    ("could not be loaded", PhaseName::Load),
+    ("cannot be loaded", PhaseName::Load),
+    ("can't be loaded", PhaseName::Load),
+    ("fail to load", PhaseName::Load),
+    ("failed to load", PhaseName::Load),
+    ("fails to load", PhaseName::Load),
     ("loading the data", PhaseName::Prepare),
     ("loading data", PhaseName::Prepare),
     ("loading dataset", PhaseName::Prepare),
@@ -331,7 +337,12 @@ fn activity(sentence: &str, trouble: usize) -> Option<PhaseName> {
             // `eval_steps` and `save_total_limit` are keys.
             let is_key =
                 sentence[end..].starts_with('_') || sentence[..start].ends_with(['_', '-']);
-            if !is_key {
+            // `without torch.compile`
+            let is_denied =
+                ["without ", "not use ", "not using ", "no ", "doesn't use ", "don't use "]
+                    .iter()
+                    .any(|no| sentence[..start].ends_with(no));
+            if !is_key && !is_denied {
                 found.push((start, end, *phase));
             }
         }
@@ -388,6 +399,7 @@ mod tests {
             ("検証の途中でメモリ不足になります", PhaseName::Evaluate),
             ("CUDA out of memory while loading checkpoint shards", PhaseName::Load),
             ("I see OOM in training", PhaseName::Unknown),
+            ("OOM because the recipe does not use torch.compile in training", PhaseName::Unknown),
             ("保存模型时 CPU 内存暴涨，导致 OOM（4 卡训练）", PhaseName::Save),
             ("CUDA OOM while the model is being loaded", PhaseName::Load),
         ] {

@@ -439,7 +439,7 @@ fn a_shape_in_generated_code_counts_only_if_its_size_agrees() {
         log.shape,
         Some(PrintedShape {
             axes: vec![65536, 50304],
-            dtype: DType::Bf16,
+            dtype: DType::Bf16.into(),
             op: String::new(),
             is_part: false
         })

@@ -40,7 +40,7 @@ impl Candidate {
             tensor: CandidateTensor {
                 name,
                 shape: shape.axes.clone(),
-                dtype: shape.dtype.name(),
+                dtype: shape.dtype.name,
                 bytes: shape.bytes().unwrap_or(0),
                 role,
                 phase: PhaseName::Unknown,
@@ -281,7 +281,7 @@ impl Search<'_> {
             agrees && held.as_ref().is_some_and(|held| held.stale_logits_bytes == 0);
         let is_printed = self.printed.is_some_and(|shape| {
             let count: u64 = shape.axes.iter().product();
-            shape.dtype == tensor.dtype && count == tensor.count()
+            shape.dtype.name == tensor.dtype.name() && count == tensor.count()
         });
         let candidate = Candidate {
             tensor: CandidateTensor {

@@ -381,6 +381,10 @@ fn by_line(line: &str) -> Option<PhaseName> {
     match () {
         () if has(&code, &["exp_avg", "optimizer.step("]) => Some(PhaseName::Update),
         () if code.contains(".backward(") => Some(PhaseName::TrainBackward),
+        // A layer is being made.
+        () if has(&code, &["=Parameter(", "=nn.Parameter(", "=torch.nn.Parameter("]) => {
+            Some(PhaseName::Load)
+        }
         () => None,
     }
 }

@@ -24,11 +24,14 @@ const OPS: &[(&str, Role)] = &[
     ("kernel/", Role::Weight),
     ("embed_tokens/convert_element_type", Role::Weight),
     ("readvariable", Role::Weight),
+    // The second product of a gradient is the weight's.
+    ("matmul_grad/matmul_1", Role::Weight),
     ("attention", Role::AttentionScores),
     ("attn", Role::AttentionScores),
     ("bhqk", Role::AttentionScores),
     ("lm_head", Role::Logits),
     ("logits", Role::Logits),
+    ("output_projection", Role::Logits),
     ("softmax_cross_entropy", Role::Logits),
     ("intermediate", Role::Mlp),
     ("/ff/", Role::Mlp),
@@ -122,7 +125,9 @@ fn is_vocab(log: &Log, axis: u64, decoder: Option<&Decoder>, domain: Domain) -> 
         || is_text && log.setup.vocab == Some(axis)
         || decoder.is_some_and(|decoder| decoder.vocab == axis)
         || log.setup.model().is_some_and(|model| u64::from(model.vocab) == axis)
-        || log.clues.has(Clue::NanoChat) && NANOCHAT_VOCABS.contains(&axis)
+        || log.clues.has(Clue::NanoChat)
+            && log.setup.vocab.is_none()
+            && NANOCHAT_VOCABS.contains(&axis)
         || is_odd && published::all().iter().any(|model| u64::from(model.vocab) == axis)
 }
 
@@ -141,6 +146,24 @@ fn by_form(log: &Log, shape: &PrintedShape, domain: Domain) -> Option<Role> {
         // TensorFlow's kernels: height, width, input channels, output channels.
         [height, width, _, _]
             if height == width && is_keras && [3, 5, 7, 9, 11].contains(&height) =>
+        {
+            Some(Role::Weight)
+        }
+        // The filter of a convolution, as cuDNN takes it; feature maps of this size are rare.
+        [_, _, height, width]
+            if is_keras
+                && height == width
+                && [3, 5].contains(&height)
+                && shape.op.contains("convolution") =>
+        {
+            Some(Role::Weight)
+        }
+        // Projections of attention are square.
+        [rows, columns]
+            if rows == columns
+                && rows.is_multiple_of(64)
+                && (256..=16_384).contains(&rows)
+                && is_text(log, domain) =>
         {
             Some(Role::Weight)
         }

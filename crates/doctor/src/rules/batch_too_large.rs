@@ -49,7 +49,13 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
                 | PhaseName::Sample
                 | PhaseName::Serve
         );
-    let is_known = analysis.domain != Domain::Unknown;
+    // A decoder's state may fill a card by itself.
+    let has_room = analysis.budget.as_ref().is_some_and(|budget| !budget.usually_fails());
+    let is_known = match analysis.domain {
+        Domain::Unknown => false,
+        Domain::DecoderTraining => has_room || is_pass,
+        _ => true,
+    };
     let is_shown = analysis.log.shape.as_ref().is_some_and(|shape| !shape.is_part)
         || message.wording == Wording::TensorFlow;
     let is_part = analysis.log.shape.is_some();

@@ -350,6 +350,8 @@ fn a_shape_that_the_message_prints_needs_no_config() {
         ("50257,768", "add", "weight-shaped"),
         ("900,512", "embeddings/Adam/Initializer/zeros", "weight-shaped"),
         ("3200,3072", "layer_1/intermediate/dense/MatMul", "mlp-activation"),
+        ("2048,4096", "gradients/lstm/MatMul_grad/MatMul_1", "weight-shaped"),
+        ("512,90001", "decoder/output_projection/MatMul", "logits-at-the-peak"),
         ("77,13", "add", "batch-too-large"),
     ] {
         let first = &of(shape, node).findings[0];
@@ -358,17 +360,23 @@ fn a_shape_that_the_message_prints_needs_no_config() {
         assert_eq!(first.certainty == crate::Certainty::Certain, is_named, "{shape} {node}");
     }
     // Patches and a class token; and a kernel of a convolution. Their form is all there is.
-    for (shape, rule) in [("8,12,577,577", "attention-scores"), ("5,5,256,512", "weight-shaped")] {
-        let first = &of(shape, "x").findings[0];
+    for (shape, node, rule) in [
+        ("8,12,577,577", "x", "attention-scores"),
+        ("5,5,256,512", "x", "weight-shaped"),
+        ("64,32,3,3", "conv_2/convolution", "weight-shaped"),
+        ("768,768", "bert/x", "weight-shaped"),
+    ] {
+        let first = &of(shape, node).findings[0];
         assert_eq!((first.rule(), first.certainty), (rule, crate::Certainty::Likely), "{shape}");
     }
 }
 
 #[test]
 fn a_shape_of_generated_code_is_compared_with_the_named_model() {
+    use crate::Role;
     let of = |shape: &str, setup: &str| {
         let axes: Vec<u64> = shape.split(", ").map(|axis| axis.parse().unwrap()).collect();
-        let mib = axes.iter().product::<u64>() * 2 >> 20;
+        let mib = (axes.iter().product::<u64>() * 2) >> 20;
         let log = format!(
             "{setup}\n  File \"/tmp/torchinductor_a/b/c.py\", line 5, in call\n    buf1 = \
              empty_strided_cuda(({shape}), (1, 1), torch.bfloat16)\n\
@@ -378,12 +386,14 @@ fn a_shape_of_generated_code_is_compared_with_the_named_model() {
         (found.tensors[0].role, found.findings[0].rule())
     };
     let llama = "training meta-llama/Llama-3.1-8B";
-    use crate::Role;
     assert_eq!(of("4, 4096, 14336", llama), (Role::Mlp, "mlp-activation"));
     assert_eq!(of("8192, 128256", llama), (Role::Logits, "logits-at-the-peak"));
     assert_eq!(of("14336, 4096", llama), (Role::Weight, "weight-shaped"));
     let nanochat = "torchrun -m scripts.base_train -- --depth=20 --device-batch-size=16";
     assert_eq!(of("32768, 65536", nanochat), (Role::Logits, "logits-at-the-peak"));
+    let printed = format!("{nanochat}\nVocab size: 65,536\nnum_layers: 20\nmodel_dim: 1280");
+    assert_eq!(of("32768, 5120", &printed), (Role::Mlp, "mlp-activation"));
+    assert_eq!(of("65536, 1280", &printed), (Role::Weight, "weight-shaped"));
 }
 
 #[test]

@@ -30,9 +30,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     })?;
     let is_quantized = log.clues.has(Clue::Quantized);
     let weights = analysis.decoder.as_ref().map(|decoder| decoder.weights_bytes(is_quantized));
+    // Several cards may share the weights.
+    let cards = log.setup.cards.count.unwrap_or(1).max(log.world());
     let is_larger = match (weights, facts.total) {
         // The CUDA context and the first pass need some of the card.
-        (Some(weights), Some(total)) => weights > total.high - total.high / 20,
+        (Some(weights), Some(total)) => weights / cards > total.high - total.high / 20,
         _ => false,
     };
     let cause = Cause::WeightsTooLarge {
