@@ -282,10 +282,10 @@ causes! {
     }
     /// Tensors hold more than the card has: the driver spilled to host memory.
     "spilled-to-host" SpilledToHost {
-        /// Memory held by tensors.
-        allocated_bytes: u64,
+        /// Memory held by tensors; `None` if a user describes it.
+        allocated_bytes: Option<u64>,
         /// Capacity of the card.
-        total_bytes: u64,
+        total_bytes: Option<u64>,
     }
     /// The weights do not fit the card.
     "weights-too-large" WeightsTooLarge {

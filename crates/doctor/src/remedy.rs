@@ -119,6 +119,8 @@ named! {
         NcclDebug = "nccl-debug",
         /// Smaller kernel tiles.
         SmallerTiles = "smaller-tiles",
+        /// Fix the error that the last line names.
+        FixTheError = "fix-the-error",
         /// Fix the config.
         FixConfig = "fix-config",
         /// ONNX Runtime's arena grows by what is requested, up to a limit.

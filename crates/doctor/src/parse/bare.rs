@@ -43,6 +43,22 @@ const PLAIN: &[(&str, Wording, MemoryKind)] = &[
     ("显存不够", Wording::Word, Gpu),
     ("爆显存", Wording::Word, Gpu),
     ("显存爆", Wording::Word, Gpu),
+    ("modelstilldoesn'tfit", Wording::Word, Gpu),
+    ("modeldoesn'tfit", Wording::Word, Gpu),
+    ("modeldoesnotfit", Wording::Word, Gpu),
+    ("modelwon'tfit", Wording::Word, Gpu),
+    ("doesn'tfitinvram", Wording::Word, Gpu),
+    ("doesnotfitinvram", Wording::Word, Gpu),
+    ("doesn'tfitonthegpu", Wording::Word, Gpu),
+    ("doesnotfitonthegpu", Wording::Word, Gpu),
+    // Typing errors.
+    ("outofmemeory", Wording::Word, Unknown),
+    ("outofmemroy", Wording::Word, Unknown),
+    ("outofmemery", Wording::Word, Unknown),
+    ("outofmomory", Wording::Word, Unknown),
+    ("显存装不下", Wording::Word, Gpu),
+    ("显存放不下", Wording::Word, Gpu),
+    ("显存跑不下", Wording::Word, Gpu),
     ("defaultcpuallocator:", Wording::CpuAllocator, Host),
     ("std::bad_alloc", Wording::HostOther, Host),
     ("_arraymemoryerror", Wording::HostOther, Host),
@@ -322,7 +338,7 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     if is_memory_error(&words) {
         return of(Wording::HostOther, Host);
     }
-    if prose::was_killed(&words) {
+    if prose::was_killed(&words) || is_said_in_another_script(lower) {
         return of(Wording::SaidKilled, Host);
     }
     if squeezed.contains("dataloaderworker") && squeezed.contains("exitedunexpectedly") {
@@ -340,10 +356,32 @@ fn shell_killed(lower: &str, words: &[&str]) -> bool {
         let before = index.checked_sub(1).map(|i| words[i]);
         let is_shells = |b: &str| b.bytes().all(|c| c.is_ascii_digit()) || b.ends_with("sh:");
         match before {
+            None if words.len() == 1 && is_bar(word) => true,
             None => (*word == "killed" && words.len() == 1) || lower == "killed: 9",
+            // The shell's word follows a progress bar on the same line.
+            Some(_) if index + 1 == words.len() && is_bar(word) => true,
             Some(before) => *word == "killed" && is_shells(before),
         }
     })
+}
+
+/// `77%|█████▌   killed`, squeezed or not: a bar that the shell's word ends.
+fn is_bar(word: &str) -> bool {
+    const BARS: [char; 12] = ['█', '▉', '▊', '▋', '▌', '▍', '▎', '▏', '|', ']', '#', '%'];
+    word.strip_suffix("killed").is_some_and(|before| before.ends_with(BARS))
+}
+
+/// `出现 Killed 输出`, `被killed`: the shell's word in a sentence of another script.
+fn is_said_in_another_script(lower: &str) -> bool {
+    let is_wide = |c: char| !c.is_ascii() && c.is_alphabetic();
+    lower.chars().any(is_wide)
+        && lower.match_indices("killed").any(|(at, word)| {
+            let latin = |c: char| c.is_ascii_alphanumeric() || "_.:".contains(c);
+            let (before, after) = (lower[..at].trim_end(), lower[at + word.len()..].trim_start());
+            !lower[..at].ends_with(latin)
+                && !after.starts_with(latin)
+                && (before.is_empty() || before.ends_with(is_wide))
+        })
 }
 
 /// Python's `MemoryError`, alone or with a message.
@@ -378,9 +416,21 @@ fn oom(lower: &str) -> Option<MemoryKind> {
             .any(|word| lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == *word))
         || lower.contains("显存");
     let is_host = ["cpu", "ram", "host"].contains(&before)
-        || ["oom on ram", "oom in ram", "oom on cpu", "oom on the host"]
-            .iter()
-            .any(|w| lower.contains(w));
+        || [
+            "oom on ram",
+            "oom in ram",
+            "oom on cpu",
+            "oom on the host",
+            "cpu 内存",
+            "cpu内存",
+            "系统内存",
+            "主机内存",
+            "システムメモリ",
+            "メインメモリ",
+            "arbeitsspeicher",
+        ]
+        .iter()
+        .any(|w| lower.contains(w));
     is_oom.then_some(match () {
         () if is_host => Host,
         () if is_gpu => Gpu,

@@ -86,17 +86,17 @@ clues! {
     DiffusionTraining: ["dreambooth", "kohya", "train_network.py", "sdxl_train", "train_text_to_image", "sd-scripts", "textual_inversion", "ai-toolkit", "musubi", "diffusion-pipe", "onetrainer"],
     // Servers and user interfaces.
     /// vLLM.
-    Vllm: ["vllm", "ray_distributed_executor", "worker_base.py"],
+    Vllm: ["gpu_memory_utilization", "vllm", "ray_distributed_executor", "worker_base.py"],
     /// SGLang.
     Sglang: ["sglang", "mem_fraction_static", "mem-fraction-static"],
     /// Hugging Face's text-generation-inference.
-    Tgi: ["text-generation-inference", "text_generation_server", "text-generation-launcher", "text_generation_launcher"],
+    Tgi: ["text_generation_router", "max_batch_prefill_tokens", "max-batch-prefill-tokens", "text-generation-inference", "text_generation_server", "text-generation-launcher", "text_generation_launcher"],
     /// llama.cpp and programs built on it.
     LlamaCpp: ["llama.cpp", "ggml_", "ggml-", "llama_model_load", "llm_load_", "llamafile", "llama_cpp", "llama-cpp", "llama-server", "koboldcpp"],
     /// Ollama.
     Ollama: ["ollama"],
     /// oobabooga's text-generation-webui.
-    TextGenWebui: ["oobabooga", "text-generation-webui"],
+    TextGenWebui: ["--wbits", "server.py--auto-devices", "oobabooga", "text-generation-webui"],
     /// ExLlama.
     Exllama: ["exllama", "tabbyapi"],
     /// TensorRT-LLM and Triton Inference Server.
@@ -126,7 +126,7 @@ clues! {
     Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090", "gtx", "geforce", "radeon", "显卡", "thecard", "グラボ", "grafikkarte"],
     // Activities.
     /// Training.
-    Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train", "train.lua", "trainloss", "mlx_lmlora", "mlx_lm.lora", "学習", "trainier", "trainiere", "feinabstimm"],
+    Trains: ["ファインチューニング", "training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train", "train.lua", "trainloss", "mlx_lmlora", "mlx_lm.lora", "学習", "trainier", "trainiere", "feinabstimm"],
     /// Generating text or images.
     Generates: [".generate(", "inference", "generate_text", "推理", "pipeline(", "chatbot", "num_beams", "max_new_tokens", "textgeneration"],
     /// Loading weights, as described by a user.
@@ -145,7 +145,7 @@ clues! {
     ],
     // Other failures.
     /// An assertion in a kernel failed.
-    DeviceAssert: ["device-sideassert", "index>=-sizes[i]", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
+    DeviceAssert: ["]assertion`", "device-sideassert", "index>=-sizes[i]", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
     /// An illegal memory access.
     IllegalAccess: ["illegalmemoryaccess", "misalignedaddress", "cuda_error_illegal_address"],
     /// A library was called with shapes or values that do not fit.
@@ -155,7 +155,7 @@ clues! {
     /// Creating a CUDA context.
     MakesContext: ["cuctxcreate", "_cuda_init(", "cudeviceprimaryctxretain", "cudagetdevicecount"],
     /// An NCCL error.
-    Nccl: ["ncclwarncudafailure", "ncclerrorin:", "ncclerror1:", "ncclcudaoutofmemory", "nccloutofmemory", "ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
+    Nccl: ["ncclerror:", "ncclwarncudafailure", "ncclerrorin:", "ncclerror1:", "ncclcudaoutofmemory", "nccloutofmemory", "ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
     /// A collective operation that timed out.
     NcclTimeout: ["nccltimeout", "watchdogcaughtcollective", "collectiveoperationtimeout", "ncclcommunicatorwasaborted"],
     /// NCCL reports an error of CUDA that is not about memory.

@@ -166,12 +166,13 @@ fn is_about_memory(line: &str) -> bool {
     words.iter().any(|word| line.contains(word))
 }
 
-/// The last line of a traceback that is not about memory: `FileNotFoundError: …`.
+/// The last line of a traceback that is not about memory: `FileNotFoundError: …`, `AssertionError`.
 fn is_other_error(line: &str) -> bool {
-    let Some((name, text)) = line.split_once(": ") else { return false };
+    let (name, text) =
+        line.split_once(": ").map_or((line, None), |(name, text)| (name, Some(text)));
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
     let is_memory = is_about_memory(line);
-    is_name && name.ends_with("Error") && name != "RuntimeError" && !text.is_empty() && !is_memory
+    is_name && name.ends_with("Error") && name != "RuntimeError" && text != Some("") && !is_memory
 }
 
 type FrameParts = (String, u32, String);

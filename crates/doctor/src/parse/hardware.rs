@@ -47,7 +47,11 @@ impl CardNames {
             return;
         }
         let words = words(lower);
-        self.said_gib = self.said_gib.or_else(|| said_size(&words));
+        if let (None, Some((gib, at))) = (self.said_gib, said_size(&words)) {
+            self.said_gib = Some(gib);
+            self.count = self.count.or_else(|| count_before(&words, at));
+        }
+        self.count = self.count.or_else(|| said_count(&words));
         for (index, word) in words.iter().enumerate() {
             let Some(is_enough) = MODELS.get(*word) else { continue };
             let near = index.saturating_sub(2)..(index + 3).min(words.len());
@@ -58,7 +62,7 @@ impl CardNames {
             match self.card {
                 None => {
                     self.card = Some(card);
-                    self.count = count_before(&words, index);
+                    self.count = count_before(&words, index).or(self.count);
                 }
                 Some(known) if known != card => {
                     // The same card with another size, or a card that others use.
@@ -70,8 +74,27 @@ impl CardNames {
     }
 }
 
-/// `24 GB GPU`, `24g显存`, `80g a800`: a size right before or after a word for a card.
-fn said_size(words: &[&str]) -> Option<u64> {
+/// `on 8 GPUs`, `16卡微调`: a number of cards of which the kind is not named there.
+fn said_count(words: &[&str]) -> Option<u64> {
+    // `A100 80G *4`
+    let after = words.windows(3).find_map(|three| {
+        let is_size = three[0].trim_end_matches("gb").trim_end_matches('g').len() < three[0].len();
+        let is_times = ["*", "x", "×"].contains(&three[1]);
+        three[2].parse().ok().filter(|count| is_size && is_times && (1..=1024).contains(count))
+    });
+    after.or_else(|| cards_after(words))
+}
+
+fn cards_after(words: &[&str]) -> Option<u64> {
+    words.windows(2).find_map(|pair| {
+        let is_cards = ["gpus", "cards"].contains(&pair[1]) || pair[1].starts_with('卡');
+        pair[0].parse().ok().filter(|count| is_cards && (1..=1024).contains(count))
+    })
+}
+
+/// `24 GB GPU`, `24g显存`, `80g a800`: a size right before or after a word for a card, and the place
+/// of the first of them.
+fn said_size(words: &[&str]) -> Option<(u64, usize)> {
     const CARDS: &[&str] = &[
         "gpu", "gpus", "card", "vram", "显存", "显卡", "a800", "h800", "h20", "l20", "v100s",
         "910b",
@@ -87,9 +110,11 @@ fn said_size(words: &[&str]) -> Option<u64> {
             at.and_then(|at| words.get(at))
                 .is_some_and(|w| CARDS.contains(w) || w.starts_with("显存"))
         };
-        let near = is_card(Some(next)) || is_card(at.checked_sub(1));
+        let is_before = is_card(at.checked_sub(1));
+        let next = if words.get(next) == Some(&"of") { next + 1 } else { next };
+        let near = is_card(Some(next)) || is_before;
         let gib: u64 = number.parse().ok().filter(|_| is_united && near)?;
-        (2..=512).contains(&gib).then_some(gib)
+        (2..=512).contains(&gib).then_some((gib, at - usize::from(is_before)))
     })
 }
 
@@ -102,7 +127,7 @@ fn words(text: &str) -> Vec<&str> {
         '×' | '*' => 3,
         _ => 0,
     };
-    let mut list = Vec::new();
+    let mut list: Vec<&str> = Vec::new();
     let mut start = 0;
     let mut last = 0;
     for (at, c) in text.char_indices() {
@@ -116,8 +141,17 @@ fn words(text: &str) -> Vec<&str> {
     if last != 0 {
         list.push(text[start..].trim_matches('.'));
     }
-    list.retain(|word| !word.is_empty());
-    list
+    // `8xA10G`: a number and a name.
+    let split = |word: &'_ str| -> Option<usize> {
+        let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+        let rest = word[digits..].strip_prefix('x')?;
+        (digits > 0 && rest.starts_with(|c: char| c.is_ascii_alphabetic())).then_some(digits + 1)
+    };
+    let parts = list.into_iter().flat_map(|word| match split(word) {
+        Some(at) => [&word[..at], &word[at..]],
+        None => [word, ""],
+    });
+    parts.filter(|word| !word.is_empty()).collect()
 }
 
 /// The card whose model is the word at `index`, with the words after it and the size near it.
@@ -159,14 +193,28 @@ fn count_before(words: &[&str], index: usize) -> Option<u64> {
         ("单", 1),
         ("单张", 1),
     ];
-    let fillers =
-        ["x", "×", "*", "nvidia", "rtx", "gtx", "geforce", "tesla", "张", "块", "枚", "of", "the"];
+    let fillers = [
+        "x", "×", "*", "nvidia", "rtx", "gtx", "geforce", "tesla", "张", "块", "枚", "卡", "of",
+        "the",
+    ];
+    // `我有七张A800`: a numeral and the word for one of several flat things.
+    let numerals = ['一', '二', '三', '四', '五', '六', '七', '八', '九'];
     let mut at = index;
     while at > 0 && index - at < 4 {
         at -= 1;
         let word = words[at];
         if let Some((_, count)) = numbers.iter().find(|(name, _)| *name == word) {
             return Some(*count);
+        }
+        let counted = word.trim_end_matches(['张', '块', '枚', '卡']);
+        if counted.len() < word.len()
+            && let Some(last) = counted.chars().next_back()
+            && let Some(place) = numerals.iter().position(|numeral| *numeral == last)
+        {
+            return Some(place as u64 + 1);
+        }
+        if counted.len() < word.len() && counted.ends_with('单') {
+            return Some(1);
         }
         let number = word.trim_end_matches('x');
         if let Ok(count) = number.parse::<u64>() {
@@ -199,6 +247,9 @@ mod tests {
             ("4 x 40G A100 gpus", Some("A100 40 GB"), Some(4)),
             ("I use a single RTX 3090", Some("GeForce RTX 3090"), None),
             ("2张4090显卡", Some("GeForce RTX 4090"), Some(2)),
+            ("目前在单张 A100 80G 上", Some("A100 80 GB"), Some(1)),
+            ("a 4xV100 32GB machine", Some("V100 32 GB"), Some(4)),
+            ("8卡V100 32G", Some("V100 32 GB"), Some(8)),
             ("after 3090 steps", None, None),
             ("it fits a 3090 card but not a 2080 Ti card", None, None),
         ] {
@@ -212,6 +263,20 @@ mod tests {
             };
             assert!(is_it, "{text}: {found:?}");
             assert_eq!(number.filter(|_| count.is_some()), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_cards_is_read_without_their_kind() {
+        for (text, count, gib) in [
+            ("我七张a800 80g，怎么会", Some(7), Some(80)),
+            ("fails when loading 70B on 16 GPUs", Some(16), None),
+            ("A800 80G *4 sft", Some(4), Some(80)),
+            ("after 3 steps on my gpu", None, None),
+        ] {
+            let mut cards = CardNames::default();
+            cards.push(&text.to_lowercase());
+            assert_eq!((cards.count, cards.said_gib), (count, gib), "{text}");
         }
     }
 }

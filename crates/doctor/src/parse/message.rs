@@ -90,6 +90,8 @@ pub struct Message {
     pub process: Option<PrintedSize>,
     /// Process ids and their memory; one of them may be this process.
     pub processes: Vec<(u64, PrintedSize)>,
+    /// What a user says that other processes hold.
+    pub(crate) theirs: Option<PrintedSize>,
     /// Metal's allocations outside of tensors.
     pub other: Option<PrintedSize>,
     /// What a server wants to reserve, or what its KV cache needs.
@@ -108,20 +110,39 @@ pub struct Message {
     pub shape: Option<PrintedShape>,
 }
 
+/// A type of elements as a log prints it, known to our programs or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// PyTorch's name.
+    pub name: &'static str,
+    /// Bytes of one.
+    pub bytes: u64,
+}
+
+impl From<DType> for Element {
+    fn from(dtype: DType) -> Self {
+        Self { name: dtype.name(), bytes: dtype.size() }
+    }
+}
+
 /// A tensor's shape as a log prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintedShape {
     /// Outermost first.
     pub axes: Vec<u64>,
     /// How an element is stored.
-    pub dtype: DType,
+    pub dtype: Element,
+    /// The op that the log names beside it, in lower case and without white space; or nothing.
+    pub op: String,
+    /// It is the largest buffer of a compiled program, not the request itself.
+    pub is_part: bool,
 }
 
 impl PrintedShape {
     /// Its size; `None` if it overflows.
     pub fn bytes(&self) -> Option<u64> {
         let count = self.axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis))?;
-        count.checked_mul(self.dtype.size())
+        count.checked_mul(self.dtype.bytes)
     }
 }
 
@@ -139,6 +160,7 @@ impl Message {
             unallocated: None,
             process: None,
             processes: Vec::new(),
+            theirs: None,
             other: None,
             wanted: None,
             available: None,
@@ -184,8 +206,9 @@ impl Message {
             | Wording::PagingFile
             | Wording::DevShm => 4,
             Wording::Killed | Wording::BusError | Wording::Triton => 3,
-            Wording::WorkerDied => 2,
-            Wording::SaidKilled | Wording::Word | Wording::Grows => 1,
+            // Users of a killed process suspect the card.
+            Wording::WorkerDied | Wording::SaidKilled => 2,
+            Wording::Word | Wording::Grows => 1,
         }
     }
 

@@ -32,6 +32,7 @@ const WHOLE: &[&str] = &[
     "w/o lora",
     "w/o peft",
     "all parameters trainable",
+    "all weights",
     "trainable%: 100",
     "全量微调",
     "全参数",
@@ -118,6 +119,8 @@ fn sizes(text: &str) -> impl Iterator<Item = u64> + '_ {
         let billions = number.parse::<f64>().ok()? * experts;
         // `4b` and `8b` after `bit` or `int` are widths of numbers.
         let is_width = head.ends_with("bit-") || head.ends_with("int");
+        // Ascend chips: 310B, 910B.
+        let is_width = is_width || ["310", "910"].contains(&number);
         ((0.1..=2000.0).contains(&billions) && !is_width)
             .then(|| (billions * 1000.0).round() as u64)
     })
@@ -154,6 +157,7 @@ mod tests {
             ("held 2 B of memory, 0b", None),
             ("a 7b and a 13b model", None),
             ("load_in_4bit", None),
+            ("昇腾910B npu", None),
         ] {
             assert_eq!(read(text).size(), size, "{text}");
         }

@@ -41,7 +41,7 @@ pub(crate) use self::size::allocator_request;
 pub use self::{
     clues::{Clue, Clues},
     frames::Frame,
-    message::{Message, PrintedShape, Wording},
+    message::{Element, Message, PrintedShape, Wording},
     notes::HarmlessLine,
     progress::NanoGptOutput,
     setup::{CardProcess, LoggedOptimizer, Setup},
@@ -88,12 +88,31 @@ struct LogBuilder {
     last: String,                           // line
     above: VecDeque<(Offset, String)>,      // lines above messages, with the message's offset
     workers: u32,
+    mentions_error: bool,
 }
+
+/// Words of a line that mentions a failure.
+const FAILURES: &[&str] = &[
+    "error",
+    "fault",
+    "dumped",
+    "fail",
+    "unable to",
+    "crash",
+    "exception",
+    "报错",
+    "错误",
+    "失败",
+    "エラー",
+    "失敗",
+    "fehler",
+];
 
 #[derive(Debug, Default)]
 struct Matches {
     messages: VecDeque<Message>,
     shapes: VecDeque<(Offset, PrintedShape)>,
+    largest: Option<PrintedShape>, // buffer of a compiled program
     notes: Vec<HarmlessLine>,
     clues: Clues,
 }
@@ -105,12 +124,14 @@ pub struct Log {
     pub message: Option<Message>,
     /// The log has Triton's `out of resource` line, but that is not the failure.
     pub(crate) has_harmless_triton_error: bool,
-    /// The shape that generated code was about to allocate.
+    /// The shape that the message or generated code was about to allocate, or XLA's largest buffer.
     pub shape: Option<PrintedShape>,
     /// The traceback of the failure, outermost frame first.
     pub frames: Vec<Frame>,
     /// The last line of the last traceback, if it is not about memory.
     pub(crate) other_error: Option<String>,
+    /// A line mentions that something failed.
+    pub(crate) mentions_error: bool,
     /// The line above the message.
     pub(crate) line_before: Option<String>,
     /// The output of the training script.
@@ -221,6 +242,7 @@ impl LogBuilder {
             self.progress.push(text, at);
             let lower = text.to_lowercase();
             self.lines += 1;
+            self.mentions_error |= FAILURES.iter().any(|word| lower.contains(word));
             self.advised.push(text, &lower);
             self.setup.push(text, &lower);
             if restated::may_concern(&lower) {
@@ -254,10 +276,11 @@ impl LogBuilder {
             ranks,
             above,
             workers,
+            mentions_error,
             ..
         } = self;
         squeezed.finish(|passage| found.search(passage));
-        let Matches { messages, shapes, notes, clues } = found;
+        let Matches { messages, shapes, largest, notes, clues } = found;
         let mut message = failure(&messages).or_else(|| described(&setup));
         let is_restated = message.as_mut().is_some_and(|message| {
             let is_restated = restated.complete(message);
@@ -285,11 +308,15 @@ impl LogBuilder {
             let near = shapes.iter().rev().find(|(place, _)| *place < at && at - *place < NEAR);
             // The shape belongs to the message only if the sizes agree.
             let shape = message.shape.clone().or_else(|| near.map(|(_, shape)| shape.clone()))?;
-            let requested = message.requested?;
+            let Some(requested) = message.requested else {
+                return message.shape.clone();
+            };
             let bytes = shape.bytes()?;
             let agrees = requested.admits(bytes) || requested.admits(allocator_request(bytes));
             agrees.then_some(shape)
         });
+        let is_xla = message.as_ref().is_some_and(|message| message.wording == Wording::Jax);
+        let shape = shape.or(largest.filter(|_| is_xla));
         let is_triton = |m: &Message| m.wording == Wording::Triton;
         let has_harmless_triton_error =
             messages.iter().any(is_triton) && !message.as_ref().is_some_and(is_triton);
@@ -299,6 +326,7 @@ impl LogBuilder {
             shape,
             frames,
             other_error,
+            mentions_error,
             line_before,
             progress,
             notes,
@@ -322,6 +350,9 @@ impl Matches {
                 self.shapes.pop_front();
             }
         });
+        numbered::largest(passage, |shape| {
+            self.largest.get_or_insert(shape);
+        });
         for line in notes::lines(passage) {
             if !self.notes.contains(&line) {
                 self.notes.push(line);
@@ -341,8 +372,12 @@ impl Matches {
     }
 }
 
-/// Memory that grows, described by a user without any message.
+/// Memory that grows, or that Windows lends, described by a user without any message.
 fn described(setup: &Setup) -> Option<Message> {
+    let topics = &setup.situation.topics;
+    if [Topic::SharedMemory, Topic::Slow].iter().all(|topic| topics.contains(topic)) {
+        return Some(Message::new(0, Wording::Word, MemoryKind::GpuMemory));
+    }
     setup.situation.grows.map(|memory| Message::new(0, Wording::Grows, memory))
 }
 
@@ -361,6 +396,11 @@ fn failure(messages: &VecDeque<Message>) -> Option<Message> {
         && let Some(fuller) = messages.iter().rev().find(is_fuller)
     {
         message = Message { at: message.at, ..fuller.clone() };
+    }
+    // XLA says in several sentences what it needs and what the chip has.
+    if message.wording == Wording::Jax && message.total.is_none() {
+        let mut same = messages.iter().rev().filter(|m| m.wording == Wording::Jax);
+        message.total = same.find_map(|m| m.total);
     }
     if matches!(message.wording, Wording::Torch2 | Wording::Torch1 | Wording::TorchBare) {
         let exact = messages.iter().rev().find(|m| {

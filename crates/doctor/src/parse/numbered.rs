@@ -2,10 +2,8 @@
 
 use std::sync::LazyLock;
 
-use fitgpt_program::units::DType;
-
 use super::{
-    message::{Message, PrintedShape, Wording},
+    message::{Element, Message, PrintedShape, Wording},
     phrases::Phrases,
     size::{PrintedSize, size_after},
     squeezed::{Occurrence, Offset, Passage, first_of, last_of},
@@ -145,7 +143,9 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchBare, MemoryKind::GpuMemory);
     message.requested = PrintedSize::at_start(own).map(|(size, _)| size);
-    if own.starts_with("morethan1ebmemory") {
+    // An overflow: 2⁶⁴ bytes are printed as 17179869184 GiB.
+    let digits = own.bytes().take_while(u8::is_ascii_digit).count();
+    if own.starts_with("morethan1ebmemory") || message.requested.is_none() && digits >= 10 {
         message.requested = Some(PrintedSize::exact(1 << 60));
     }
     // Only the CPU allocator says "you tried to".
@@ -303,21 +303,51 @@ fn tensor_flow(place: &Occurrence<'_>) -> Message {
     let memory = if is_host { MemoryKind::HostMemory } else { MemoryKind::GpuMemory };
     let mut message = Message::new(place.at, Wording::TensorFlow, memory);
     let axes = own.split_once(']').map(|(list, rest)| (axes(list), rest));
+    let mut is_written = true;
     if let Some((Some(axes), rest)) = axes {
-        let dtype = rest.strip_prefix("andtype").and_then(dtype);
-        message.shape = dtype.map(|dtype| PrintedShape { axes, dtype });
+        // Old versions do not print the type, which is most often this one.
+        let written = rest.strip_prefix("andtype");
+        let dtype = written.map_or(dtype("float32"), dtype);
+        is_written = written.is_some();
+        let op = node(rest);
+        message.shape = dtype.map(|dtype| PrintedShape { axes, dtype, op, is_part: false });
     }
-    message.requested =
-        message.shape.as_ref().and_then(PrintedShape::bytes).map(PrintedSize::exact);
+    let bytes = message.shape.as_ref().and_then(PrintedShape::bytes);
+    message.requested = bytes.filter(|_| is_written).map(PrintedSize::exact);
     message
+}
+
+/// The first node that TensorFlow names: `[[node A/B (defined at …`, `[[{{node A/B}}]]`, `[Op:Mul]`.
+fn node(text: &str) -> String {
+    let starts = ["[[{{node", "[[node:", "[[node", "[op:"];
+    let found = starts.iter().filter_map(|start| Some((text.find(start)?, *start)));
+    let Some((at, start)) = found.min_by_key(|(at, start)| (*at, std::cmp::Reverse(start.len())))
+    else {
+        return String::new();
+    };
+    let name = &text[at + start.len()..];
+    name.split(['(', '}', '=', ']']).next().unwrap_or_default().to_owned()
 }
 
 /// `Unable to allocate 17.6 GiB for an array with shape …`.
 fn numpy(place: &Occurrence<'_>) -> Option<Message> {
-    let (size, rest) = PrintedSize::at_start(place.after)?;
     let mut message = Message::new(place.at, Wording::HostOther, MemoryKind::HostMemory);
-    message.requested = Some(size);
-    rest.starts_with("foranarray").then_some(message)
+    let sized = PrintedSize::at_start(place.after);
+    message.requested = sized.map(|(size, _)| size);
+    // Old versions print the shape alone.
+    let rest = match sized {
+        Some((_, rest)) => rest.strip_prefix("foranarray")?,
+        None => place.after.strip_prefix("array").filter(|rest| rest.starts_with("withshape("))?,
+    };
+    // `with shape (512, 16, 3) and data type float32`
+    message.shape = rest.strip_prefix("withshape(").and_then(|rest| {
+        let (list, rest) = rest.split_once(')')?;
+        let dtype = dtype(rest.strip_prefix("anddatatype")?)?;
+        Some(PrintedShape { axes: axes(list)?, dtype, op: String::new(), is_part: false })
+    });
+    let bytes = message.shape.as_ref().and_then(PrintedShape::bytes);
+    message.requested = message.requested.or(bytes.map(PrintedSize::exact));
+    Some(message)
 }
 
 /// `CuPy`: `out of memory to allocate 200000000000 bytes (total 200000004096 bytes)`.
@@ -369,19 +399,41 @@ fn axes(list: &str) -> Option<Vec<u64>> {
     parts.into_iter().map(|part| part.parse().ok()).collect()
 }
 
-fn dtype(text: &str) -> Option<DType> {
-    let names = [
-        ("bfloat16", DType::Bf16),
-        ("float16", DType::F16),
-        ("half", DType::F16),
-        ("float32", DType::F32),
-        ("float", DType::F32),
-        ("int64", DType::I64),
-        ("uint8", DType::U8),
-        ("bool", DType::U8),
-        ("int32", DType::U32),
-    ];
-    names.iter().find(|(name, _)| text.starts_with(name)).map(|(_, dtype)| *dtype)
+/// Names of types in TensorFlow, PyTorch, numpy and XLA. Longer ones come first.
+const TYPES: &[(&str, &str, u64)] = &[
+    ("bfloat16", "bfloat16", 2),
+    ("bf16", "bfloat16", 2),
+    ("float16", "float16", 2),
+    ("half", "float16", 2),
+    ("f16", "float16", 2),
+    ("float32", "float32", 4),
+    ("float64", "float64", 8),
+    ("double", "float64", 8),
+    ("float", "float32", 4),
+    ("f32", "float32", 4),
+    ("f64", "float64", 8),
+    ("int64", "int64", 8),
+    ("uint64", "uint64", 8),
+    ("int32", "int32", 4),
+    ("uint32", "uint32", 4),
+    ("int16", "int16", 2),
+    ("uint16", "uint16", 2),
+    ("int8", "int8", 1),
+    ("uint8", "uint8", 1),
+    ("bool", "bool", 1),
+    ("complex64", "complex64", 8),
+    ("complex128", "complex128", 16),
+    ("s64", "int64", 8),
+    ("s32", "int32", 4),
+    ("u32", "uint32", 4),
+    ("s8", "int8", 1),
+    ("u8", "uint8", 1),
+    ("pred", "bool", 1),
+];
+
+fn dtype(text: &str) -> Option<Element> {
+    let found = TYPES.iter().find(|(name, ..)| text.starts_with(name));
+    found.map(|(_, name, bytes)| Element { name, bytes: *bytes })
 }
 
 static ALLOCATIONS: LazyLock<Phrases<()>> = LazyLock::new(|| Phrases::new([("empty_strided", ())]));
@@ -395,10 +447,32 @@ pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, PrintedSh
         let shape = own.strip_prefix("((").and_then(|rest| {
             let (list, rest) = rest.split_once(')')?;
             let dtype = dtype(rest.split_once("torch.")?.1)?;
-            Some(PrintedShape { axes: axes(list)?, dtype })
+            Some(PrintedShape { axes: axes(list)?, dtype, op: String::new(), is_part: false })
         });
         if let Some(shape) = shape {
             found(place.at, shape);
         }
+    }
+}
+
+static BUFFERS: LazyLock<Phrases<()>> = LazyLock::new(|| {
+    Phrases::new([("peakbuffers:buffer1:", ()), ("largestprogramallocationsinhbm:1.", ())])
+});
+
+/// The largest buffer that XLA lists: `Shape: bf16[128,6,256,256]`, with its operator.
+pub(super) fn largest(passage: Passage<'_>, mut found: impl FnMut(PrintedShape)) {
+    for (_, (), place) in BUFFERS.find(passage) {
+        let own = first_of(place.after, 2000);
+        let end = ["buffer2:", "====="].iter().filter_map(|next| own.find(next)).min();
+        let own = &own[..end.unwrap_or(own.len())];
+        let shape = own.split_once("shape:").and_then(|(before, rest)| {
+            let (kind, rest) = rest.split_once('[')?;
+            let dtype = dtype(kind)?;
+            let axes = axes(rest.split_once(']')?.0)?;
+            let op = before.split_once("op_name=\"").map_or("", |(_, rest)| rest);
+            let op = op.split('"').next().unwrap_or_default().to_owned();
+            Some(PrintedShape { axes, dtype, op, is_part: true })
+        });
+        shape.into_iter().for_each(&mut found);
     }
 }

@@ -190,7 +190,7 @@ fn noun(text: &str) -> Option<MemoryKind> {
 }
 
 /// Verbs of growth, without their endings.
-const GROWTH: [&str; 10] = [
+const GROWTH: [&str; 11] = [
     "increas",
     "grow",
     "climb",
@@ -198,13 +198,14 @@ const GROWTH: [&str; 10] = [
     "accumulat",
     "rising",
     "rises",
+    "rise",
     "gradually",
     "goes-up",
     "more-and-more",
 ];
 
 /// The trouble that growth ends in. Without it, growth may be normal.
-const ENDINGS: [&str; 26] = [
+const ENDINGS: [&str; 29] = [
     "leak",
     "crash",
     "error",
@@ -219,6 +220,9 @@ const ENDINGS: [&str; 26] = [
     "continu",
     "constantly",
     "steadily",
+    "over time",
+    "gradually",
+    "not be released",
     "explod",
     "爆",
     "占完",

@@ -94,6 +94,8 @@ const LABELS: &[(&str, Quantity)] = &[
     ("申请分配", Requested),
     ("申请", Requested),
     ("需要分配", Requested),
+    ("上分配", Requested),
+    ("无法分配", Requested),
     ("总容量", Total),
     ("总显存", Total),
     ("显存总量", Total),
@@ -244,6 +246,7 @@ impl Restated {
         message.reserved = message.reserved.or(self.reserved);
         message.unallocated = message.unallocated.or(self.unallocated);
         message.process = message.process.or(self.process);
+        message.theirs = message.theirs.or(self.other);
         *message != before
     }
 }

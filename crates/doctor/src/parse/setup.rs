@@ -30,6 +30,8 @@ pub struct Setup {
     pub(crate) optimizer: Option<LoggedOptimizer>,
     /// Number of ranks.
     pub(crate) world: Option<u64>,
+    /// The inputs of XLA's program: weights and other state.
+    pub(crate) xla_arguments: Option<PrintedSize>,
     /// PyTorch's version: major and minor.
     pub(crate) torch: Option<[u32; 2]>,
     /// What the user says about the failure.
@@ -396,6 +398,13 @@ impl Setup {
         let cache = ["kvselfsize", "kvbuffersize", "kvcachesize", "reservedforkvcacheis"];
         self.kv_cache = cache.iter().find_map(|words| after(words)).or(self.kv_cache);
         self.xla_total = after("totalallocation:").or(self.xla_total);
+        // XLA prints `arguments 15.90G` and means GiB.
+        if let Some(size) =
+            squeezed.strip_prefix("arguments").and_then(|rest| rest.strip_suffix('g'))
+        {
+            let size = PrintedSize::at_start(&format!("{size}gib")).map(|(size, _)| size);
+            self.xla_arguments = size.or(self.xla_arguments);
+        }
     }
 
     /// Tables of `memory_summary()` and `nvidia-smi`, and the line of the OOM killer.

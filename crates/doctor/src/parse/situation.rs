@@ -110,6 +110,23 @@ const ACTIVITIES: &[(&str, PhaseName)] = &[
     ("load a model", PhaseName::Load),
     ("model loading", PhaseName::Load),
     ("from_pretrained", PhaseName::Load),
+    ("when loading", PhaseName::Load),
+    ("while loading", PhaseName::Load),
+    ("during loading", PhaseName::Load),
+    ("being loaded", PhaseName::Load),
+    ("could not be loaded", PhaseName::Load),
+    ("cannot be loaded", PhaseName::Load),
+    ("can't be loaded", PhaseName::Load),
+    ("fail to load", PhaseName::Load),
+    ("failed to load", PhaseName::Load),
+    ("fails to load", PhaseName::Load),
+    ("loading the data", PhaseName::Prepare),
+    ("loading data", PhaseName::Prepare),
+    ("loading dataset", PhaseName::Prepare),
+    ("when loading data", PhaseName::Prepare),
+    ("while loading data", PhaseName::Prepare),
+    ("when loading the data", PhaseName::Prepare),
+    ("while loading the data", PhaseName::Prepare),
     ("加载模型", PhaseName::Load),
     ("模型加载", PhaseName::Load),
     ("モデルの読み込み", PhaseName::Load),
@@ -194,6 +211,40 @@ const TOPICS: &[(&str, Topic)] = &[
     ("prediction_loss_only=false", Topic::Predictions),
     ("eval score", Topic::Predictions),
     ("累积preds", Topic::Predictions),
+    ("training works", Topic::TrainingFits),
+    ("training is fine", Topic::TrainingFits),
+    ("training runs fine", Topic::TrainingFits),
+    ("training completes", Topic::TrainingFits),
+    ("training goes well", Topic::TrainingFits),
+    ("trains fine", Topic::TrainingFits),
+    ("can train", Topic::TrainingFits),
+    ("while training is ok", Topic::TrainingFits),
+    ("训练时显存", Topic::TrainingFits),
+    ("训练正常", Topic::TrainingFits),
+    ("训练没问题", Topic::TrainingFits),
+    ("训练没有问题", Topic::TrainingFits),
+    ("正常训练", Topic::TrainingFits),
+    ("学習はでき", Topic::TrainingFits),
+    ("学習は問題な", Topic::TrainingFits),
+    ("training läuft", Topic::TrainingFits),
+    ("shared gpu memory", Topic::SharedMemory),
+    ("shared memory used", Topic::SharedMemory),
+    ("shared video memory", Topic::SharedMemory),
+    ("shared vram", Topic::SharedMemory),
+    ("into shared memory", Topic::SharedMemory),
+    ("共享gpu", Topic::SharedMemory),
+    ("共享显存", Topic::SharedMemory),
+    ("共有gpu", Topic::SharedMemory),
+    ("gemeinsam genutzter gpu", Topic::SharedMemory),
+    ("gemeinsamer gpu", Topic::SharedMemory),
+    ("slow", Topic::Slow),
+    ("s/it", Topic::Slow),
+    ("很慢", Topic::Slow),
+    ("变慢", Topic::Slow),
+    ("太慢", Topic::Slow),
+    ("遅い", Topic::Slow),
+    ("遅く", Topic::Slow),
+    ("langsam", Topic::Slow),
 ];
 
 /// What the trouble is about.
@@ -203,6 +254,12 @@ pub(crate) enum Topic {
     Cache,
     /// The predictions of an evaluation.
     Predictions,
+    /// Training itself is said to fit.
+    TrainingFits,
+    /// Host memory that Windows lends to the card.
+    SharedMemory,
+    /// The program is slow.
+    Slow,
 }
 
 /// A user's description of the failure.
@@ -241,6 +298,12 @@ impl Situation {
                 continue;
             };
             self.sentences = self.sentences.saturating_add(1);
+            // `训练时没有报OOM，保存时报了`: what follows names the trouble.
+            let is_denied = ["没有报", "没报", "不报", "没有"]
+                .iter()
+                .any(|no| sentence[..trouble].trim_end().ends_with(no));
+            let (sentence, trouble) =
+                if is_denied { (&sentence[trouble..], 0) } else { (sentence, trouble) };
             // A title comes first and says most; later sentences add what it lacks.
             if self.activity.is_none() || self.activity == Some(PhaseName::Unknown) {
                 self.activity = activity(sentence, trouble).or(self.activity);
@@ -251,7 +314,8 @@ impl Situation {
 
 /// Sentences, and the clauses after a contrast.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    text.split(". ").flat_map(|part| part.split(['!', '?', '。', '？', '！']))
+    let parts = text.split(". ").flat_map(|part| part.split(['!', '?', '。', '？', '！']));
+    parts.flat_map(|part| part.split("但")).flat_map(|part| part.split(" but "))
 }
 
 /// The first occurrence; `oom` is not part of a longer word.
@@ -273,7 +337,12 @@ fn activity(sentence: &str, trouble: usize) -> Option<PhaseName> {
             // `eval_steps` and `save_total_limit` are keys.
             let is_key =
                 sentence[end..].starts_with('_') || sentence[..start].ends_with(['_', '-']);
-            if !is_key {
+            // `without torch.compile`
+            let is_denied =
+                ["without ", "not use ", "not using ", "no ", "doesn't use ", "don't use "]
+                    .iter()
+                    .any(|no| sentence[..start].ends_with(no));
+            if !is_key && !is_denied {
                 found.push((start, end, *phase));
             }
         }
@@ -281,7 +350,20 @@ fn activity(sentence: &str, trouble: usize) -> Option<PhaseName> {
     let is_inside = |a: &(usize, usize, PhaseName), b: &(usize, usize, PhaseName)| {
         a.0 < b.1 && b.0 < a.1 && b.1 - b.0 > a.1 - a.0
     };
-    let whole = found.iter().filter(|own| !found.iter().any(|other| is_inside(own, other)));
+    found.retain({
+        let all = found.clone();
+        move |own| !all.iter().any(|other| is_inside(own, other))
+    });
+    // `保存模型时`, `保存時に`: the words for "when" name the moment. Training has many.
+    let is_moment = |(_, end, phase): &(usize, usize, PhaseName)| {
+        let clause =
+            sentence[*end..].split(['，', ',', '、', '。', ' ']).next().unwrap_or_default();
+        *phase != PhaseName::Unknown && clause.chars().take(14).any(|c| c == '时' || c == '時')
+    };
+    if found.iter().any(is_moment) {
+        found.retain(is_moment);
+    }
+    let whole = found.iter();
     let distance = |start: usize| match start.checked_sub(trouble) {
         Some(after) => after,
         None => (trouble - start) * 3 / 2,
@@ -317,6 +399,9 @@ mod tests {
             ("検証の途中でメモリ不足になります", PhaseName::Evaluate),
             ("CUDA out of memory while loading checkpoint shards", PhaseName::Load),
             ("I see OOM in training", PhaseName::Unknown),
+            ("OOM because the recipe does not use torch.compile in training", PhaseName::Unknown),
+            ("保存模型时 CPU 内存暴涨，导致 OOM（4 卡训练）", PhaseName::Save),
+            ("CUDA OOM while the model is being loaded", PhaseName::Load),
         ] {
             assert_eq!(read(text).activity, Some(phase), "{text}");
         }

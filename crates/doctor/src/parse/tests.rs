@@ -435,7 +435,15 @@ fn a_failed_allocation_outweighs_autotuning_and_killed_ranks() {
 fn a_shape_in_generated_code_counts_only_if_its_size_agrees() {
     let line = "buf706 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)";
     let log = Log::read(format!("{line}\n{TORCH_2_6}").as_bytes());
-    assert_eq!(log.shape, Some(PrintedShape { axes: vec![65536, 50304], dtype: DType::Bf16 }));
+    assert_eq!(
+        log.shape,
+        Some(PrintedShape {
+            axes: vec![65536, 50304],
+            dtype: DType::Bf16.into(),
+            op: String::new(),
+            is_part: false
+        })
+    );
     let other = "buf7 = empty_strided_cuda((64, 64), (64, 1), torch.float32)";
     assert_eq!(Log::read(format!("{other}\n{TORCH_2_6}").as_bytes()).shape, None);
     let old =

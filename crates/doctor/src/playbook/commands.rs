@@ -224,7 +224,8 @@ pub(super) fn of(
             | R::TiledVae
             | R::SysmemFallback
             | R::CloseApps
-            | R::LeaveMemoryForCompiler,
+            | R::LeaveMemoryForCompiler
+            | R::FixTheError,
             _,
         ) => Vec::new(),
     }

@@ -15,7 +15,7 @@ use crate::{
     cause::{Cause, GrowthSign, HostSign, OtherFailure},
     diagnosis::{Advice, DoNext, Finding, Step},
     facts::{Certainty, Domain, MemoryKind, PhaseName},
-    parse::{Clue, LoggedOptimizer, Wording},
+    parse::{Clue, LoggedOptimizer, TrainedPart, Wording},
     reason::{Analysis, TrainingRun},
     remedy::{Question, Remedy},
 };
@@ -122,7 +122,9 @@ pub(crate) fn do_next(
     steps: &[Step],
 ) -> DoNext {
     if kind == MemoryKind::None && steps.is_empty() {
-        return DoNext::default();
+        // Something failed, and this text does not show what.
+        let question = analysis.log.mentions_error.then_some(Question::Traceback);
+        return DoNext { command: None, question };
     }
     let command = steps.first().and_then(|step| step.command.clone());
     let mut question = question(analysis, kind, findings);
@@ -202,7 +204,7 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         Cause::DevShm {} => vec![R::ShmSize, R::FewerWorkers],
         Cause::SharedMemory { .. } => vec![R::SmallerTiles],
         Cause::NotMemory { failure: OtherFailure::Communicator, .. } => vec![R::NcclDebug],
-        Cause::NotMemory { failure: OtherFailure::Exception, .. } => Vec::new(),
+        Cause::NotMemory { failure: OtherFailure::Exception, .. } => vec![R::FixTheError],
         Cause::NotMemory { failure: OtherFailure::Watchdog, .. } => {
             vec![R::SmallerMicroBatch, R::ShorterSequences]
         }
@@ -239,8 +241,7 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         },
         Cause::SpilledToHost { .. } => {
             let mut list = pass(analysis, stack);
-            list.truncate(MOST - 1);
-            list.push(R::SysmemFallback);
+            list.insert(list.len().min(3), R::SysmemFallback);
             list
         }
         Cause::HiddenByCompiler { .. } => vec![R::LeaveMemoryForCompiler, R::SmallerMicroBatch],
@@ -345,10 +346,16 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
             _ => vec![R::SmallerMicroBatch, R::EightBitAdam],
         },
         Cause::BatchTooLarge { .. } => pass(analysis, stack),
-        Cause::WeightShaped { .. }
-        | Cause::Undecided { .. }
-        | Cause::NoShapeInRequest { .. }
-        | Cause::NoMatch { .. } => Vec::new(),
+        // The weights themselves do not fit, or the card is not empty.
+        Cause::WeightShaped { .. } => match stack {
+            Stack::Keras => {
+                vec![R::FreeTheCard, R::TfMemoryGrowth, R::HalfPrecision, R::SmallerModel]
+            }
+            _ => vec![R::FreeTheCard, R::QuantizeWeights, R::SmallerModel],
+        },
+        Cause::Undecided { .. } | Cause::NoShapeInRequest { .. } | Cause::NoMatch { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -386,9 +393,12 @@ fn safe(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
         PhaseName::Load => vec![R::FreeTheCard, R::QuantizeWeights],
         _ => {
             let mut list = pass(analysis, stack);
+            if analysis.log.setup.method.trained() == Some(TrainedPart::Whole) {
+                list.insert(list.len().min(1), R::Lora);
+            }
             // Numbers that account for the card rule other processes out.
             if analysis.facts.foreign.is_none() && analysis.facts.allocated.is_none() {
-                list.insert(list.len().min(3), R::FreeTheCard);
+                list.insert(list.len().min(2), R::FreeTheCard);
             }
             list
         }
@@ -433,6 +443,9 @@ fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
     match (analysis.domain, analysis.phase.name) {
         (Domain::Inference | Domain::Serving, _) => {
             vec![R::NoGrad, R::SmallerInput, R::HalfPrecision, R::QuantizeWeights, R::DeviceMap]
+        }
+        (_, PhaseName::Evaluate) if stack == Stack::HfTrainer => {
+            vec![R::EvalBatch, R::EvalAccumulation, R::NoGrad]
         }
         (_, PhaseName::Evaluate) => vec![R::EvalBatch, R::NoGrad, R::ZeroStage3],
         (Domain::DecoderTraining, _) => vec![

@@ -1,6 +1,5 @@
 //! Every tensor of the run that matches the requested size.
 
-use fitgpt_config::{GPT2_VOCAB, PADDED_VOCAB};
 use fitgpt_fit::torch::{self, LossForm, TorchOptions, TorchPrecision};
 use fitgpt_program::{Access, Program, Tensor, TensorClass, TensorRole};
 
@@ -9,7 +8,7 @@ use super::{
     run::TrainingRun,
 };
 use crate::{
-    facts::{CandidateTensor, Domain, FailurePhase, PhaseName, Role, ShareName, TensorName},
+    facts::{CandidateTensor, FailurePhase, PhaseName, Role, ShareName, TensorName},
     parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
@@ -30,34 +29,18 @@ pub(crate) struct Candidate {
     pub(crate) is_named: bool,
     /// Whether the log prints its shape.
     pub(crate) is_printed: bool,
+    /// Only the form of the printed shape says what it is, or it is a part of the request.
+    pub(crate) is_form: bool,
 }
 
 impl Candidate {
-    /// A shape that the log prints, if its run is unknown. Square images have the form of attention
-    /// scores, so a shape of another kind of model is not named.
-    pub(super) fn printed(log: &Log, shape: &PrintedShape, domain: Domain) -> Self {
-        let is_text = domain != Domain::OtherTraining && domain != Domain::Serving;
-        let is_vocab = |axis: u64| {
-            [GPT2_VOCAB, PADDED_VOCAB].map(u64::from).contains(&axis)
-                || is_text && log.setup.vocab == Some(axis)
-                || log.setup.model().is_some_and(|model| u64::from(model.vocab) == axis)
-        };
-        let (name, role) = match shape.axes.as_slice() {
-            [.., last] if is_vocab(*last) => (TensorName::Logits, Role::Logits),
-            [_, _, rows, columns] if is_text && rows == columns => {
-                (TensorName::AttentionScores, Role::AttentionScores)
-            }
-            _ => (TensorName::Unnamed, Role::Other),
-        };
-        Self::unexplained(name, role, shape)
-    }
-
-    fn unexplained(name: TensorName, role: Role, shape: &PrintedShape) -> Self {
+    /// A shape that the log prints and that no program explains.
+    pub(super) fn unexplained(name: TensorName, role: Role, shape: &PrintedShape) -> Self {
         Self {
             tensor: CandidateTensor {
                 name,
                 shape: shape.axes.clone(),
-                dtype: shape.dtype.name(),
+                dtype: shape.dtype.name,
                 bytes: shape.bytes().unwrap_or(0),
                 role,
                 phase: PhaseName::Unknown,
@@ -70,6 +53,7 @@ impl Candidate {
             is_of_config: false,
             is_named: false,
             is_printed: true,
+            is_form: false,
         }
     }
 }
@@ -297,7 +281,7 @@ impl Search<'_> {
             agrees && held.as_ref().is_some_and(|held| held.stale_logits_bytes == 0);
         let is_printed = self.printed.is_some_and(|shape| {
             let count: u64 = shape.axes.iter().product();
-            shape.dtype == tensor.dtype && count == tensor.count()
+            shape.dtype.name == tensor.dtype.name() && count == tensor.count()
         });
         let candidate = Candidate {
             tensor: CandidateTensor {
@@ -316,6 +300,7 @@ impl Search<'_> {
             is_of_config: variant.is_of_config,
             is_named: self.names(tensor.role),
             is_printed,
+            is_form: false,
         };
         let same = list
             .iter_mut()

@@ -22,7 +22,7 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
         allocated: message.allocated.or(held),
         reserved: message.reserved.or(taken),
         process,
-        foreign: foreign(total, message.free, process, message.reserved),
+        foreign: foreign(total, message.free, process, message.reserved).or(message.theirs),
         unallocated: message.unallocated,
         allowed: message.allowed,
     }

@@ -11,6 +11,7 @@ mod facts;
 mod infer;
 mod run;
 mod candidates;
+mod printed;
 mod next;
 pub(crate) mod claims;
 mod budget;
@@ -104,10 +105,11 @@ impl<'a> Analysis<'a> {
             }
             None => FailurePhase::UNKNOWN, // nothing failed
         };
+        let decoder = decoder.or_else(|| Decoder::find(log));
         if run.is_none()
             && let Some(shape) = &log.shape
         {
-            candidates.push(Candidate::printed(log, shape, domain));
+            candidates.push(printed::candidate(log, shape, decoder.as_ref(), domain));
         }
         candidates::rank(&mut candidates, phase);
         if let Some(supposing) = run.as_ref().and_then(TrainingRun::supposition) {
@@ -120,7 +122,6 @@ impl<'a> Analysis<'a> {
         if candidates.is_empty() && has_shape && is_card && may_be_gpt2(log, domain) {
             supposed = infer::suppose(log, facts.requested);
         }
-        let decoder = decoder.or_else(|| Decoder::find(log));
         let budget = match &run {
             Some(_) => None, // its programs say more
             None => budget::budget(log, facts, domain, decoder.as_ref()),

@@ -47,7 +47,7 @@ pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
         let loads = trace.has(&["load_state_dict(", "torch.load("]);
         certain(if loads { PhaseName::Resume } else { PhaseName::Update })
     } else if trace.is_in(&["torch/serialization.py"])
-        || trace.has(&["torch.load(", "load_state_dict(", "load_checkpoint("])
+        || trace.has(&["torch.load(", "paddle.load(", "load_state_dict(", "load_checkpoint("])
     {
         certain(PhaseName::Resume)
     } else if trace.has(&["model.to(", "model.cuda("]) || trace.moves_a_module() {
@@ -381,6 +381,10 @@ fn by_line(line: &str) -> Option<PhaseName> {
     match () {
         () if has(&code, &["exp_avg", "optimizer.step("]) => Some(PhaseName::Update),
         () if code.contains(".backward(") => Some(PhaseName::TrainBackward),
+        // A layer is being made.
+        () if has(&code, &["=Parameter(", "=nn.Parameter(", "=torch.nn.Parameter("]) => {
+            Some(PhaseName::Load)
+        }
         () => None,
     }
 }

@@ -34,7 +34,13 @@ const LINES: [&str; 16] = [
     "einsum('bid,bjd",
 ];
 
+/// The call is fused, unless it asks for a GiB: then its backend computes every score.
+const FUSED: [&str; 1] = ["scaled_dot_product_attention("];
+
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let of = |asked| Cause::AttentionScores { asked };
-    asked_for(analysis, Role::AttentionScores, of).or_else(|| named_by_line(analysis, &LINES, of))
+    let is_large = analysis.facts.requested.is_some_and(|size| size.bytes >= 1 << 30);
+    asked_for(analysis, Role::AttentionScores, of)
+        .or_else(|| named_by_line(analysis, &LINES, of))
+        .or_else(|| named_by_line(analysis, &FUSED, of).filter(|_| is_large))
 }

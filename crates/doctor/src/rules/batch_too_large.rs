@@ -49,8 +49,16 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
                 | PhaseName::Sample
                 | PhaseName::Serve
         );
-    let is_known = analysis.domain != Domain::Unknown;
-    let is_shown = analysis.log.shape.is_some() || message.wording == Wording::TensorFlow;
+    // A decoder's state may fill a card by itself.
+    let has_room = analysis.budget.as_ref().is_some_and(|budget| !budget.usually_fails());
+    let is_known = match analysis.domain {
+        Domain::Unknown => false,
+        Domain::DecoderTraining => has_room || is_pass,
+        _ => true,
+    };
+    let is_shown = analysis.log.shape.as_ref().is_some_and(|shape| !shape.is_part)
+        || message.wording == Wording::TensorFlow;
+    let is_part = analysis.log.shape.is_some();
     // A request of an eighth of the card is one large tensor, whatever the phase.
     let is_large = match (facts.requested, facts.total) {
         (Some(requested), Some(total)) => requested.bytes >= total.bytes / 8,
@@ -58,7 +66,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     };
     let certainty = match () {
         () if is_shown || is_full && is_pass && is_known => Certainty::Likely,
-        () if is_pass || is_full && (is_large || is_known) => Certainty::Unknown,
+        () if is_pass || is_part || is_full && (is_large || is_known) => Certainty::Unknown,
         () => return None,
     };
     Some(RuleMatch { certainty, is_cause: true, cause })

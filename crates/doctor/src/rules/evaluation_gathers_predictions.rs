@@ -17,7 +17,7 @@ use super::RuleMatch;
 use crate::{
     cause::Cause,
     facts::{Certainty, MemoryKind, PhaseName},
-    parse::Topic,
+    parse::{Clue, Topic},
     reason::{Analysis, trace},
 };
 
@@ -48,5 +48,15 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let is_said = analysis.log.setup.situation.topics.contains(&Topic::Predictions)
         && analysis.phase.name == PhaseName::Evaluate
         && message.memory != MemoryKind::HostMemory;
-    if is_said { of(String::new(), Certainty::Likely) } else { None }
+    // Trainers that collect predictions; and training, which needs more for a pass, fits.
+    let is_suspected = analysis.phase.name == PhaseName::Evaluate
+        && analysis.log.clues.any(&[Clue::HfTrainer, Clue::TuningKit])
+        && analysis.log.setup.situation.topics.contains(&Topic::TrainingFits)
+        && analysis.log.frames.is_empty()
+        && message.memory != MemoryKind::HostMemory;
+    match () {
+        () if is_said => of(String::new(), Certainty::Likely),
+        () if is_suspected => of(String::new(), Certainty::Unknown),
+        () => None,
+    }
 }

@@ -63,10 +63,15 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         return Some(RuleMatch { certainty, is_cause: true, cause: cause(None) });
     }
     let foreign = facts.foreign.filter(|size| size.bytes >= NEGLIGIBLE)?;
-    let (free, requested) = (facts.free?, facts.requested?);
-    // If enough memory was free, other processes are not the cause.
-    let was_short = free.low <= requested.high.saturating_add(LAST_PAGES) || is_full(facts);
-    let would_hold = free.plus(foreign).bytes >= requested.bytes;
+    let free = facts.free?;
+    // If enough memory was free, other processes are not the cause. A request need not be printed
+    // if the card is full.
+    let was_short = is_full(facts)
+        || facts
+            .requested
+            .is_some_and(|requested| free.low <= requested.high.saturating_add(LAST_PAGES));
+    let would_hold =
+        facts.requested.is_none_or(|requested| free.plus(foreign).bytes >= requested.bytes);
     // A step that is larger than the whole card fails on an empty card, too.
     let fits_alone = analysis.fits_an_empty_card();
     let is_certain = facts.process.is_some();

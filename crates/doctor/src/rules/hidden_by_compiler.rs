@@ -17,7 +17,7 @@ use super::RuleMatch;
 use crate::{
     cause::Cause,
     facts::{Certainty, PhaseName},
-    parse::Clue,
+    parse::{Clue, Wording},
     reason::Analysis,
 };
 
@@ -26,7 +26,9 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let wrapped = analysis.log.clues.has(Clue::CompilerError);
     // `TensorRT` reports its own allocations, which are the cause.
     let is_engine = analysis.log.clues.has(Clue::BuildsEngine);
-    if !analysis.is_gpu() || is_engine || (!while_compiling && !wrapped) {
+    // XLA counts the program that it compiled; the error is its own.
+    let is_xla = analysis.log.message.as_ref().is_some_and(|m| m.wording == Wording::Jax);
+    if !analysis.is_gpu() || is_engine || is_xla || (!while_compiling && !wrapped) {
         return None;
     }
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);

@@ -27,6 +27,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let message = analysis.log.message.as_ref().filter(|m| m.memory == MemoryKind::HostMemory)?;
     let in_loader = analysis.log.clues.has(Clue::LoaderWorker)
         || trace::holds(analysis.log, &["dataloader.py", "_error_if_any_worker_fails"]);
+    // The signal says why the worker ended, whatever its user says.
+    let is_crash = analysis.log.clues.has(Clue::WorkerCrashed);
+    if is_crash && matches!(message.wording, Wording::SaidKilled | Wording::Word) {
+        return None;
+    }
     let (sign, certainty) = match message.wording {
         Wording::PagingFile | Wording::DevShm | Wording::BusError => return None,
         Wording::PageLocked => (HostSign::PageLocked, Certainty::Certain),

@@ -130,7 +130,7 @@ pub(crate) static RULES: [Rule; 35] = [
     rule!("server-reservation", server_reservation, Yes, translated),
     rule!("spilled-to-host", spilled_to_host, Yes, translated),
     rule!("hidden-by-compiler", hidden_by_compiler, No, translated),
-    rule!("evaluation-gathers-predictions", evaluation_gathers_predictions, Yes, translated),
+    rule!("evaluation-gathers-predictions", evaluation_gathers_predictions, IfLikely, translated),
     rule!("gather-on-save", gather_on_save, Yes, translated),
     rule!("static-state-too-large", static_state_too_large, IfLikely, translated),
     rule!("foreign-memory", foreign_memory, IfCertain, translated),
@@ -196,13 +196,17 @@ fn asked_for(
         return supposed_for(analysis, role, cause);
     };
     let certainty = match candidate {
+        Candidate { is_form: true, .. } => Certainty::Likely,
         Candidate { is_printed: true, .. } => Certainty::Certain,
         Candidate { tensor: CandidateTensor { supposing: Some(_), .. }, .. } => Certainty::Unknown,
         Candidate { is_of_config: true, .. } if is_best => Certainty::Likely,
         _ => Certainty::Unknown,
     };
-    let cause = cause(asked(analysis, &candidate.tensor));
-    Some(RuleMatch { certainty, is_cause: is_best, cause })
+    let mut asked = asked(analysis, &candidate.tensor);
+    if analysis.log.shape.as_ref().is_some_and(|shape| shape.is_part) {
+        asked.requested_bytes = None; // it is for the whole program
+    }
+    Some(RuleMatch { certainty, is_cause: is_best, cause: cause(asked) })
 }
 
 /// Without a config: a tensor of an assumed run.

@@ -39,6 +39,9 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         OtherFailure::WorkerCrashed
     } else if clues.any(&[Clue::NcclOther, Clue::NcclTimeout]) {
         OtherFailure::Communicator
+    } else if message.is_none() && clues.has(Clue::Nccl) {
+        // NCCL hides the cause; nothing says that it was memory.
+        return of(OtherFailure::Communicator, None, Certainty::Unknown);
     } else if let (None, Some(line)) = (message, &analysis.log.other_error) {
         return of(OtherFailure::Exception, Some(line.clone()), Certainty::Certain);
     } else {

@@ -1,7 +1,7 @@
 //! # `spilled-to-host`
 //!
 //! ## What it detects
-//! Tensors hold more than the card has.
+//! Tensors hold more than the card has, or a user sees that a slow program uses shared GPU memory.
 //!
 //! ## Why it happens
 //! On Windows and WSL the driver moves GPU memory to host memory instead of failing, so a run slows
@@ -12,14 +12,28 @@
 //! `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback` in the NVIDIA Control Panel.
 
 use super::RuleMatch;
-use crate::{cause::Cause, facts::Certainty, reason::Analysis};
+use crate::{
+    cause::Cause,
+    facts::{Certainty, MemoryKind},
+    parse::Topic,
+    reason::Analysis,
+};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
-    let (allocated, total) = (analysis.facts.allocated?, analysis.facts.total?);
-    let cause = Cause::SpilledToHost { allocated_bytes: allocated.bytes, total_bytes: total.bytes };
-    let is_exact = analysis.log.message.as_ref().is_some_and(|message| message.total.is_some());
-    let is_more = analysis.is_gpu()
-        && is_exact
-        && allocated.low > total.high.saturating_add(total.high / 100);
-    is_more.then_some(RuleMatch { certainty: Certainty::Certain, is_cause: true, cause })
+    let message = analysis.log.message.as_ref()?;
+    let of = |allocated_bytes, total_bytes, certainty| {
+        let cause = Cause::SpilledToHost { allocated_bytes, total_bytes };
+        Some(RuleMatch { certainty, is_cause: true, cause })
+    };
+    if let (Some(allocated), Some(total)) = (analysis.facts.allocated, analysis.facts.total)
+        && analysis.is_gpu()
+        && message.total.is_some()
+        && allocated.low > total.high.saturating_add(total.high / 100)
+    {
+        return of(Some(allocated.bytes), Some(total.bytes), Certainty::Certain);
+    }
+    let topics = &analysis.log.setup.situation.topics;
+    let is_said = [Topic::SharedMemory, Topic::Slow].iter().all(|topic| topics.contains(topic));
+    let is_open = message.requested.is_none() && message.memory != MemoryKind::HostMemory;
+    if is_said && is_open { of(None, None, Certainty::Likely) } else { None }
 }

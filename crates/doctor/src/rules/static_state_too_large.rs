@@ -50,8 +50,10 @@ fn of_decoder(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     let budget = analysis.budget.as_ref().filter(|budget| budget.is_training)?;
     let clues = analysis.log.clues;
     // Sharding over an unknown number of cards, and engines that move state away.
+    let is_single = analysis.log.setup.cards.count == Some(1);
     let is_open = clues.any(&[Clue::Fsdp, Clue::DeepSpeed, Clue::ZeroThree, Clue::Megatron])
         && budget.ranks == 1
+        && !is_single
         || clues.has(Clue::Offloads)
         || analysis.log.world() > 1 && budget.ranks == 1 && !clues.has(Clue::Ddp);
     // A line of code that allocates logits says more than the usual state.
@@ -82,7 +84,8 @@ fn of_decoder(analysis: &Analysis<'_>) -> Option<RuleMatch> {
         {
             Certainty::Likely
         }
-        () if budget.usually_fails() => Certainty::Unknown,
+        // What is left is too little for a pass of most models.
+        () if budget.usual_bytes > budget.usable_bytes / 5 * 4 => Certainty::Unknown,
         () => return None,
     };
     let cause = Cause::StaticStateTooLarge {

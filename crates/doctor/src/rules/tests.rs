@@ -329,20 +329,83 @@ fn a_host_request_is_not_matched_with_gpu_tensors() {
 
 #[test]
 fn a_shape_that_the_message_prints_needs_no_config() {
-    let of = |shape: &str| {
+    let of = |shape: &str, node: &str| {
         diagnosis(
             &format!(
-                "OOM when allocating tensor with shape[{shape}] and type float on device:GPU:0"
+                "OOM when allocating tensor with shape[{shape}] and type float on device:GPU:0\n\
+                 [[node {node} (defined at net.py:7)]]"
             ),
             "",
         )
     };
-    let scores = of("2,16,1024,1024");
+    let scores = of("2,16,1024,1024", "encoder/layer_3/attention/Softmax");
     assert_eq!(scores.tensors[0].shape, [2, 16, 1024, 1024]);
-    assert_eq!(scores.findings[0].rule(), "attention-scores");
-    assert_eq!(scores.findings[0].certainty, crate::Certainty::Certain);
-    assert_eq!(of("2048,50257").findings[0].rule(), "logits-at-the-peak");
-    assert_eq!(of("77,13").findings[0].rule(), "batch-too-large");
+    for (shape, node, rule) in [
+        ("2,16,1024,1024", "encoder/layer_3/attention/Softmax", "attention-scores"),
+        // An image has the same form.
+        ("2,16,1024,1024", "up1/add", "batch-too-large"),
+        ("64,2016,9,9", "cell_12/AvgPool", "batch-too-large"),
+        ("2048,50257", "add", "logits-at-the-peak"),
+        ("25000,30522", "embeddings/one_hot", "batch-too-large"),
+        ("50257,768", "add", "weight-shaped"),
+        ("900,512", "embeddings/Adam/Initializer/zeros", "weight-shaped"),
+        ("3200,3072", "layer_1/intermediate/dense/MatMul", "mlp-activation"),
+        ("2048,4096", "gradients/lstm/MatMul_grad/MatMul_1", "weight-shaped"),
+        ("512,90001", "decoder/output_projection/MatMul", "logits-at-the-peak"),
+        ("77,13", "add", "batch-too-large"),
+    ] {
+        let first = &of(shape, node).findings[0];
+        assert_eq!(first.rule(), rule, "{shape} {node}");
+        let is_named = rule != "batch-too-large";
+        assert_eq!(first.certainty == crate::Certainty::Certain, is_named, "{shape} {node}");
+    }
+    // Patches and a class token; and a kernel of a convolution. Their form is all there is.
+    for (shape, node, rule) in [
+        ("8,12,577,577", "x", "attention-scores"),
+        ("5,5,256,512", "x", "weight-shaped"),
+        ("64,32,3,3", "conv_2/convolution", "weight-shaped"),
+        ("768,768", "bert/x", "weight-shaped"),
+    ] {
+        let first = &of(shape, node).findings[0];
+        assert_eq!((first.rule(), first.certainty), (rule, crate::Certainty::Likely), "{shape}");
+    }
+}
+
+#[test]
+fn a_shape_of_generated_code_is_compared_with_the_named_model() {
+    use crate::Role;
+    let of = |shape: &str, setup: &str| {
+        let axes: Vec<u64> = shape.split(", ").map(|axis| axis.parse().unwrap()).collect();
+        let mib = (axes.iter().product::<u64>() * 2) >> 20;
+        let log = format!(
+            "{setup}\n  File \"/tmp/torchinductor_a/b/c.py\", line 5, in call\n    buf1 = \
+             empty_strided_cuda(({shape}), (1, 1), torch.bfloat16)\n\
+             torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {mib}.00 MiB."
+        );
+        let found = diagnosis(&log, "");
+        (found.tensors[0].role, found.findings[0].rule())
+    };
+    let llama = "training meta-llama/Llama-3.1-8B";
+    assert_eq!(of("4, 4096, 14336", llama), (Role::Mlp, "mlp-activation"));
+    assert_eq!(of("8192, 128256", llama), (Role::Logits, "logits-at-the-peak"));
+    assert_eq!(of("14336, 4096", llama), (Role::Weight, "weight-shaped"));
+    let nanochat = "torchrun -m scripts.base_train -- --depth=20 --device-batch-size=16";
+    assert_eq!(of("32768, 65536", nanochat), (Role::Logits, "logits-at-the-peak"));
+    let printed = format!("{nanochat}\nVocab size: 65,536\nnum_layers: 20\nmodel_dim: 1280");
+    assert_eq!(of("32768, 5120", &printed), (Role::Mlp, "mlp-activation"));
+    assert_eq!(of("65536, 1280", &printed), (Role::Weight, "weight-shaped"));
+}
+
+#[test]
+fn the_largest_buffer_of_a_compiled_program_is_named_as_such() {
+    let log = "trainer.train(state)\nRESOURCE_EXHAUSTED: Out of memory while trying to allocate 9460300800 bytes.\n\
+        Peak buffers:\n\tBuffer 1:\n\t\tSize: 256.00MiB\n\t\tOperator: op_name=\"pjit(step)/encoder/attention/bqhd,bkhd->bhqk/dot\"\n\
+        \t\tShape: bf16[64,8,512,512]\n\t\t==========\n\tBuffer 2:\n\t\tShape: f32[64,512,64]";
+    let found = diagnosis(log, "");
+    assert_eq!(found.tensors[0].shape, [64, 8, 512, 512]);
+    let Cause::AttentionScores { asked } = &found.findings[0].cause else { panic!("{found:?}") };
+    assert_eq!(asked.requested_bytes, None);
+    assert_eq!(found.findings[0].certainty, crate::Certainty::Likely);
 }
 
 #[test]

@@ -17,5 +17,8 @@ use super::{RuleMatch, asked_for};
 use crate::{cause::Cause, facts::Role, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
-    asked_for(analysis, Role::Weight, |asked| Cause::WeightShaped { asked })
+    let mut found = asked_for(analysis, Role::Weight, |asked| Cause::WeightShaped { asked })?;
+    // A weight may be the largest buffer of a program that another one makes too large.
+    found.is_cause &= analysis.log.shape.as_ref().is_none_or(|shape| !shape.is_part);
+    Some(found)
 }

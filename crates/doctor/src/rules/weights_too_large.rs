@@ -30,9 +30,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     })?;
     let is_quantized = log.clues.has(Clue::Quantized);
     let weights = analysis.decoder.as_ref().map(|decoder| decoder.weights_bytes(is_quantized));
+    // Several cards may share the weights.
+    let cards = log.setup.cards.count.unwrap_or(1).max(log.world());
     let is_larger = match (weights, facts.total) {
         // The CUDA context and the first pass need some of the card.
-        (Some(weights), Some(total)) => weights > total.high - total.high / 20,
+        (Some(weights), Some(total)) => weights / cards > total.high - total.high / 20,
         _ => false,
     };
     let cause = Cause::WeightsTooLarge {
@@ -43,6 +45,17 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<RuleMatch> {
     };
     let of = |certainty| Some(RuleMatch { certainty, is_cause: true, cause: cause.clone() });
     let runs = matches!(analysis.domain, Domain::Inference | Domain::Serving);
+    // XLA says how much of a program's memory is its weights.
+    if let (Some(arguments), Some(total)) = (log.setup.xla_arguments, facts.total)
+        && arguments.low > total.high
+        && !analysis.trains()
+    {
+        let mut cause = cause;
+        if let Cause::WeightsTooLarge { weights_bytes, .. } = &mut cause {
+            *weights_bytes = Some(arguments.bytes);
+        }
+        return Some(RuleMatch { certainty: Certainty::Likely, is_cause: true, cause });
+    }
     if is_larger && runs {
         return of(Certainty::Certain);
     }

@@ -341,6 +341,12 @@ fitgpt_say::messages! {
         ja: "そのカーネルのタイルや段数を減らすか、別の版の Triton を使う。バッチを小さくしても効果はありません",
         de: "kleinere Kacheln oder weniger Stufen in diesem Kernel, oder eine andere Version von Triton; ein kleinerer Batch hilft nicht",
     }
+    fix_the_error() {
+        en: "fix the error that the last line of the traceback names: settings of memory do not change it",
+        zh: "修复 traceback 最后一行指出的错误：调整显存设置没有用",
+        ja: "トレースバックの最後の行が示すエラーを直す。メモリの設定では変わりません",
+        de: "den Fehler beheben, den die letzte Zeile des Tracebacks nennt: Einstellungen zum Speicher ändern daran nichts",
+    }
     fix_config() {
         en: "fix the config: it is invalid",
         zh: "修正配置：该配置无效",
@@ -499,6 +505,7 @@ impl Say for Remedy {
             Self::CheckIds => check_ids(lang),
             Self::NcclDebug => nccl_debug(lang),
             Self::SmallerTiles => smaller_tiles(lang),
+            Self::FixTheError => fix_the_error(lang),
             Self::FixConfig => fix_config(lang),
             Self::OrtArena => ort_arena(lang),
             Self::TrtWorkspace => trt_workspace(lang),

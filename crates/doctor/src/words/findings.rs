@@ -144,6 +144,12 @@ fitgpt_say::messages! {
         ja: "要求は {requested}: {what}、`{tensor}` {shape} {dtype}",
         de: "angefordert wurden {requested}: {what}, `{tensor}` {shape} {dtype}",
     }
+    largest_is(what, tensor, shape, dtype) {
+        en: "the largest buffer of the compiled program is {what}: `{tensor}` {shape} {dtype}",
+        zh: "编译后的程序中最大的缓冲区是{what}：`{tensor}` {shape} {dtype}",
+        ja: "コンパイルされたプログラムの最大のバッファ: {what}、`{tensor}` {shape} {dtype}",
+        de: "der größte Puffer des kompilierten Programms: {what}, `{tensor}` {shape} {dtype}",
+    }
     vocabulary_scores() { en: "logits", zh: "logits", ja: "logits", de: "Logits" }
     attention_scores() { en: "attention scores", zh: "注意力分数", ja: "アテンションスコア", de: "Attention-Scores" }
     mlp_value() { en: "an MLP activation", zh: "MLP 的激活值", ja: "MLP の活性値", de: "eine MLP-Aktivierung" }
@@ -223,6 +229,12 @@ fitgpt_say::messages! {
         zh: "张量占用 {allocated}，而显卡只有 {total}：驱动一直把内存移到主机（很慢），直到这也失败",
         ja: "テンソルは {allocated} を使い、GPU は {total} です。ドライバがメモリをホストへ移し続け（低速）、それも失敗しました",
         de: "Tensoren halten {allocated}, die Karte hat {total}: der Treiber hat Speicher auf den Rechner ausgelagert, was langsam ist, bis auch das scheiterte",
+    }
+    spilled_as_said() {
+        en: "the program uses shared GPU memory: the card is full, and Windows lends it host memory, which is slow",
+        zh: "程序在使用共享 GPU 内存：显卡已满，Windows 借用了主机内存，所以很慢",
+        ja: "プログラムは共有 GPU メモリを使っています。GPU が埋まり、Windows がホストのメモリを貸しているため低速です",
+        de: "das Programm nutzt gemeinsamen GPU-Speicher: die Karte ist voll, und Windows leiht ihr Arbeitsspeicher, was langsam ist",
     }
     unified(allocated, other, limit, requested) {
         en: "Metal allows this program {limit}; tensors hold {allocated}, other allocations {other}, and {requested} more was requested",
@@ -602,9 +614,10 @@ fn of_tensors(lang: Lang, cause: &Cause) -> String {
 /// Causes that do not depend on a config.
 fn of_any_stack(lang: Lang, cause: &Cause) -> String {
     match cause {
-        Cause::SpilledToHost { allocated_bytes, total_bytes } => {
-            spilled(lang, size(lang, *allocated_bytes), size(lang, *total_bytes))
+        Cause::SpilledToHost { allocated_bytes: Some(held), total_bytes: Some(total) } => {
+            spilled(lang, size(lang, *held), size(lang, *total))
         }
+        Cause::SpilledToHost { .. } => spilled_as_said(lang),
         Cause::UnifiedMemoryLimit {
             allocated_bytes,
             other_bytes,
@@ -732,14 +745,11 @@ fn foreign(lang: Lang, finding: &Finding) -> String {
 fn tensor(lang: Lang, asked: &RequestedTensor, what: String) -> String {
     let name = asked.tensor.as_ref().map_or_else(|| unknown(lang), |name| name.say(lang));
     let dtype = asked.dtype.unwrap_or_default();
-    let text = asked_for(
-        lang,
-        optional(lang, asked.requested_bytes),
-        what,
-        name,
-        shape(asked.shape.as_deref()),
-        dtype,
-    );
+    let axes = shape(asked.shape.as_deref());
+    let text = match asked.requested_bytes {
+        Some(requested) => asked_for(lang, size(lang, requested), what, name, axes, dtype),
+        None => largest_is(lang, what, name, axes, dtype),
+    };
     match asked.supposing {
         Some(run) => supposing(lang, text, run.model, run.batch_size, run.block_size),
         None => text,
