@@ -258,6 +258,8 @@ class Reports(unittest.TestCase):
                 self.assertEqual(found[0].name, expected, found)
                 self.assertLessEqual(sum(change.bytes for change in found), m.peak_bytes)
         self.assertIn("sdpa", changes(m_of(scores), "transformers")[0].how)
+        for stack, words in (("transformers", "use_liger_kernel"), ("nanogpt", "fitgpt patch")):
+            self.assertIn(words, changes(m_of(logits), stack)[0].how)
 
     def test_a_named_card_is_the_one_that_torch_reports(self):
         with ft.pretend(card="RTX 5090"):

@@ -11,6 +11,7 @@ import importlib.util
 import io
 import os
 import runpy
+import shlex
 import sys
 import tempfile
 import traceback
@@ -61,7 +62,7 @@ class Counted:
         return self.loop.steps > 0
 
     def report(self):
-        """The report; its last line is the verdict if a card is named."""
+        """The report; it ends with the verdict if a card is named, and with what to do if it does not fit."""
         m, loop = self.measured, self.loop
         if not m.peak_bytes:
             return say("script-nothing", script=self.run.name)
@@ -80,7 +81,18 @@ class Counted:
         text = [head, *what_is_alive(m), *lines(m, self.stack), "", *notes, *fragmentation(m)]
         if self.run.card is not None:
             text.append(verdict(m, self.run.card))
+            if self.has_trained and not m.fits(self.run.card):
+                text.append(say("next", text=self._advising()))
         return "\n".join(text)
+
+    def _advising(self):
+        """The command that counts other options."""
+        run = self.run
+        name = ["-m", run.name] if run.is_module else [run.name]
+        ranks = ["--ranks", str(run.ranks)] if run.ranks > 1 else []
+        own = ["--", *run.arguments] if run.arguments else []
+        command = ["python", "-m", "fitgpt.torch", *name, "--card", run.card, "--advise", *ranks, *own]
+        return " ".join(map(shlex.quote, command))
 
     def _trainer(self):
         """What `advise` must know of a `transformers` Trainer."""
