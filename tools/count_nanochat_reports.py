@@ -53,6 +53,8 @@ def count(row):
     )  # fmt: skip
     if "window_pattern" in GPTConfig.__dataclass_fields__:
         config["window_pattern"] = "L"  # a window changes no size with FlashAttention
+    # As every `base_train.py` does.
+    os.environ["PYTORCH_ALLOC_CONF"] = os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     with contextlib.ExitStack() as stack:
         m = stack.enter_context(ft.pretend("cuda", capability=tuple(row["capability"])))
         stack.enter_context(ranks.alone(m.notes, row["world"]))

@@ -314,7 +314,9 @@ class Pictures(unittest.TestCase):
             torch.empty(13 << 30, dtype=torch.uint8, device="cuda")
         self.assertEqual((m.fits("4070"), m.verdict("RTX 4070")), (False, "no"))
         self.assertEqual(m.verdict("A100 80GB"), "fits")
-        with self.assertRaisesRegex(ValueError, "the nearest names are"):
+        with self.assertRaisesRegex(ValueError, "the nearest names are `GeForce RTX 4070`"):
+            m.fits("RTX 4079")
+        with self.assertRaisesRegex(ValueError, "unknown card"):
             m.fits("RTX 9999")
 
     def test_a_page_draws_every_phase_to_its_peak(self):

@@ -90,6 +90,7 @@ class Scripts(Folder):
         self.assertEqual(set(phases(found)), {"load", "evaluate", "train", "update"})
         self.assertEqual(found["micro_batches"], 16)
         self.assertEqual(found["options"]["batch"]["value"], 8)
+        self.assertTrue(found["allocator"]["expandable_segments"])  # the script asks for it
         self.assertNotIn("upper bound", " ".join(found["notes"]))
         self.assert_nothing_written()
 
@@ -137,6 +138,11 @@ class Command(Folder):
         self.assertIn("hint: the script reads this file itself", done.stderr)
         self.assertNotIn("runpy", done.stderr)
         self.assertNotIn("nowhere.py", done.stderr)
+
+    def test_an_unknown_card_fails_with_a_hint(self):
+        done = self.run_command("train.py", "--card", "RTX 9999")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("hint: `fitgpt plan --gpu list`", done.stderr)
 
     def test_a_model_that_cannot_be_downloaded_fails_with_a_hint(self):
         script = self.folder / "download.py"

@@ -237,6 +237,10 @@ MESSAGES = {
         "das Skript liest diese Datei selbst, und es gibt sie nicht: bereiten Sie die Daten wie für einen echten Lauf vor, oder "
         "nennen Sie einen kleinen Datensatz",
     ),
+    "hint-cards": (
+        "`fitgpt plan --gpu list` prints the cards that are known by name", "`fitgpt plan --gpu list` 列出所有已知名称的显卡",
+        "`fitgpt plan --gpu list` は名前のわかるカードを表示します", "`fitgpt plan --gpu list` gibt die Karten aus, deren Name bekannt ist",
+    ),
     "hint-module": (
         "install it into this Python ({python}), as for a real run", "请像真实运行那样把它安装到此 Python（{python}）",
         "実際の実行と同じように、この Python（{python}）にインストールしてください", "installieren Sie es in dieses Python ({python}), wie für einen echten Lauf",

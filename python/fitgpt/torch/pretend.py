@@ -153,6 +153,7 @@ class Counter(TorchDispatchMode):
                 self.is_running = False
                 self.autocast.forget()
                 self.attribution.sort_out()
+                self.measured.settle()
 
     def _look(self, module, _):
         """Notes a module that runs a kernel whose memory is not known."""

@@ -15,7 +15,7 @@ import shlex
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from unittest import mock
 
@@ -110,7 +110,7 @@ class Counted:
             "script": self.run.name, "arguments": self.run.arguments, "torch": torch.__version__,
             "steps": self.loop.steps, "micro_batches": self.loop.micro_batches,
             "peak_bytes": m.peak_bytes, "allocated_bytes": m.peak_allocated_bytes,
-            "reserved_bytes": m.peak_reserved_bytes,
+            "reserved_bytes": m.peak_reserved_bytes, "allocator": asdict(m.allocator_settings),
             "phases": [
                 {"name": p.name, "peak_bytes": p.peak_bytes, "at": p.peak_op, "kinds": m.by_kind(p)}
                 for p in m.phases.values()
@@ -154,6 +154,7 @@ def count(run, progress=None):
             raise
         except BaseException:
             error = _traceback()
+        m.settle()  # before the script's environment ends
     options.update(flags.keys(names))
     return Counted(run, m, loop, names, options, error)
 
