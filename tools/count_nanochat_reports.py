@@ -4,9 +4,8 @@
     PYTHONPATH=python tools/count_nanochat_reports.py CLONE [ROW…]
 
 CLONE is a git clone of github.com/karpathy/nanochat. Every run is counted with the model and the
-optimizers of the commit that its report names, in the order of `scripts/base_train.py`. Ranks of other cards are not there: what their collectives
-would write is left as it is, which needs no memory. Prints a table; `docs/compiled.md`
-has its first two rows, the others have not been counted.
+optimizers of the commit that its report names, in the order of `scripts/base_train.py`; of runs on
+eight cards, one rank (`fitgpt/torch/ranks.py`). `docs/compiled.md` has the table that it prints.
 """
 
 import argparse
@@ -37,36 +36,11 @@ REPORTS = [
 ]  # fmt: skip
 
 
-class Done:
-    """A collective that has ended."""
-
-    def get_future(self):
-        return self
-
-    def wait(self):
-        return None
-
-
-def alone(world):
-    """`torch.distributed` on rank 0 of `world` ranks that are not there."""
-    import torch
-
-    names = ("reduce_scatter", "reduce_scatter_tensor", "all_gather", "all_gather_into_tensor", "all_reduce")
-    stubs = {name: lambda *_, **__: Done() for name in names}
-    stubs.update(get_rank=lambda: 0, get_world_size=lambda: world, is_initialized=lambda: True)
-    stack = contextlib.ExitStack()
-    for name, stub in stubs.items():
-        stack.enter_context(mock.patch.object(torch.distributed, name, stub))
-    stack.enter_context(mock.patch.object(torch.futures, "collect_all", lambda _: Done()))
-    ranks = dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world)) if world > 1 else {}
-    stack.enter_context(mock.patch.dict(os.environ, ranks))
-    return stack
-
-
 def count(row):
     import torch
 
     import fitgpt.torch as ft
+    from fitgpt.torch import ranks
 
     # The optimizers' own `torch.compile` is left out: an update is not the peak of these runs.
     with mock.patch.object(torch, "compile", lambda f=None, **_: f if f else lambda f: f):
@@ -79,7 +53,13 @@ def count(row):
     )  # fmt: skip
     if "window_pattern" in GPTConfig.__dataclass_fields__:
         config["window_pattern"] = "L"  # a window changes no size with FlashAttention
-    with alone(row["world"]), ft.pretend("cuda", capability=tuple(row["capability"])) as m:
+    # As every `base_train.py` does.
+    os.environ["PYTORCH_ALLOC_CONF"] = os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    with contextlib.ExitStack() as stack:
+        m = stack.enter_context(ft.pretend("cuda", capability=tuple(row["capability"])))
+        stack.enter_context(ranks.alone(m.notes, row["world"]))
+        if row["world"] > 1:
+            torch.distributed.init_process_group("nccl")
         with torch.device("meta"):
             model = GPT(GPTConfig(**config))
         model.to_empty(device="cuda")

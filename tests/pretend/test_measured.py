@@ -258,6 +258,8 @@ class Reports(unittest.TestCase):
                 self.assertEqual(found[0].name, expected, found)
                 self.assertLessEqual(sum(change.bytes for change in found), m.peak_bytes)
         self.assertIn("sdpa", changes(m_of(scores), "transformers")[0].how)
+        for stack, words in (("transformers", "use_liger_kernel"), ("nanogpt", "fitgpt patch")):
+            self.assertIn(words, changes(m_of(logits), stack)[0].how)
 
     def test_a_named_card_is_the_one_that_torch_reports(self):
         with ft.pretend(card="RTX 5090"):
@@ -312,7 +314,9 @@ class Pictures(unittest.TestCase):
             torch.empty(13 << 30, dtype=torch.uint8, device="cuda")
         self.assertEqual((m.fits("4070"), m.verdict("RTX 4070")), (False, "no"))
         self.assertEqual(m.verdict("A100 80GB"), "fits")
-        with self.assertRaisesRegex(ValueError, "the nearest names are"):
+        with self.assertRaisesRegex(ValueError, "the nearest names are `GeForce RTX 4070`"):
+            m.fits("RTX 4079")
+        with self.assertRaisesRegex(ValueError, "unknown card"):
             m.fits("RTX 9999")
 
     def test_a_page_draws_every_phase_to_its_peak(self):

@@ -1,5 +1,6 @@
 """Training scripts as their projects write them, counted unchanged by the command."""
 
+import io
 import json
 import os
 import pathlib
@@ -12,10 +13,12 @@ from unittest import mock
 import numpy
 import torch
 
-from fitgpt.torch import flags, words
+from fitgpt.torch import flags, options, words
 from fitgpt.torch.__main__ import _split
+from fitgpt.torch.advice import Option
 from fitgpt.torch.messages import MESSAGES
 from fitgpt.torch.nowhere import Nowhere
+from fitgpt.torch.script import Counted, Run
 
 HERE = pathlib.Path(__file__).parent
 SCRIPTS = HERE / "scripts"
@@ -87,6 +90,7 @@ class Scripts(Folder):
         self.assertEqual(set(phases(found)), {"load", "evaluate", "train", "update"})
         self.assertEqual(found["micro_batches"], 16)
         self.assertEqual(found["options"]["batch"]["value"], 8)
+        self.assertTrue(found["allocator"]["expandable_segments"])  # the script asks for it
         self.assertNotIn("upper bound", " ".join(found["notes"]))
         self.assert_nothing_written()
 
@@ -135,6 +139,11 @@ class Command(Folder):
         self.assertNotIn("runpy", done.stderr)
         self.assertNotIn("nowhere.py", done.stderr)
 
+    def test_an_unknown_card_fails_with_a_hint(self):
+        done = self.run_command("train.py", "--card", "RTX 9999")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("hint: `fitgpt plan --gpu list`", done.stderr)
+
     def test_a_model_that_cannot_be_downloaded_fails_with_a_hint(self):
         script = self.folder / "download.py"
         script.write_text(
@@ -159,6 +168,30 @@ class Command(Folder):
         self.assertEqual(batch * accumulation, 32)
         again = self.run_command(script, "--card", "RTX 4070", *best.split()[4:])
         self.assertEqual(again.returncode, 0, again.stderr)
+
+    def test_a_run_that_does_not_fit_ends_with_the_command_that_advises(self):
+        def next_of(*arguments, **options):
+            run = Run("train.py", list(arguments), card="RTX 4070", **options)
+            return Counted(run, None, mock.Mock(trainer=None), {}, {}, None)._advising()
+
+        start = "python -m fitgpt.torch"
+        self.assertEqual(next_of(), f"{start} train.py --card 'RTX 4070' --advise")
+        self.assertEqual(next_of("--steps=9"), f"{start} train.py --card 'RTX 4070' --advise -- --steps=9")
+        self.assertEqual(next_of(is_module=True, ranks=8), f"{start} -m train.py --card 'RTX 4070' --advise --ranks 8")
+
+    def test_advice_names_a_change_of_the_code_that_costs_nothing_and_ends_with_the_command(self):
+        change = {"name": "loss-alone", "bytes": 2 << 30, "text": "return the loss alone"}
+        smaller = Option({"batch": 4}, 8 << 30, "fits", text="python train.py --batch_size=4")
+        for fits, lines in ((False, 4), (True, 3)):
+            found = {"fits": fits, "trainer": None, "changes": [change], "peak_bytes": 20 << 30}
+            search = mock.Mock(**{"document.return_value": found}, options={(): smaller}, has_options=True)
+            out = io.StringIO()
+            with mock.patch.object(options, "_Search", lambda *_: search), mock.patch.dict(os.environ, LC_ALL="C"):
+                self.assertEqual(options.advise(Run("train.py", card="RTX 4070"), None, out, False), 0)
+            printed = [line for line in out.getvalue().splitlines() if line]
+            self.assertEqual(len(printed), lines, printed)
+            self.assertEqual("return the loss alone" in printed[0], not fits)
+            self.assertEqual(printed[-1], "next: python train.py --batch_size=4")
 
     def test_our_options_are_found_before_the_scripts(self):
         import argparse

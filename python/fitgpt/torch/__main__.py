@@ -24,7 +24,9 @@ def main(arguments=None):
     if run.card is not None:
         try:
             cards.find(run.card)
-        except (ValueError, OSError) as error:
+        except ValueError as error:
+            return _fail(str(error), "hint-cards")
+        except OSError as error:
             return _fail(str(error))
     if not run.is_module and not os.path.isfile(run.name):
         return _fail(say("no-script", script=run.name))
@@ -144,8 +146,10 @@ def _explain(counted):
             break
 
 
-def _fail(message):
+def _fail(message, hint=None):
     print(say("error", text=message), file=sys.stderr)
+    if hint is not None:
+        print(say("hint", text=say(hint)), file=sys.stderr)
     return 2
 
 

@@ -88,7 +88,7 @@ def _change(group):
 
 
 def _how(name, stack):
-    if name == "chunked-loss" and stack != "nanogpt" and hasattr(torch.nn.functional, "linear_cross_entropy"):
-        stack += " linear_cross_entropy"
-    key = f"how {name} {stack}"
-    return key if key in MESSAGES else f"how {name}"
+    """The name of the message for what is most specific: the stack, and what this PyTorch has."""
+    has = " linear_cross_entropy" if hasattr(torch.nn.functional, "linear_cross_entropy") else ""
+    keys = f"how {name} {stack}{has}", f"how {name} {stack}", f"how {name}"
+    return next(key for key in keys if key in MESSAGES)

@@ -347,7 +347,8 @@ class _Nothing:
 
     def __init__(self, *args, **kwargs):
         self.device = CUDA
-        self.cuda_stream = 0
+        self.cuda_stream = self.stream_id = self.device_index = 0
+        self.device_type = 1
 
     def __enter__(self):
         return self

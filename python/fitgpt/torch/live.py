@@ -7,12 +7,19 @@ Promise: `pretend("cpu")` counts the bytes of real tensors. Test: `tests/pretend
 `tests/pretend/test_integrations.py`, with `tests/pretend/real.py`, which shares no code with it.
 """
 
+import functools
 import weakref
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 ALIGN = 512
+
+
+@functools.lru_cache(maxsize=None)
+def is_divided(kind):
+    """Whether tensors of a type hold one rank's part of a tensor, and no bytes of their own."""
+    return kind.__module__.startswith("torch.distributed.") and hasattr(kind, "__tensor_flatten__")
 
 
 class Record:
@@ -94,6 +101,8 @@ class Live:
 
     def record_of(self, tensor):
         """The record of a tensor's storage, or `None`: sparse and `torch.func`'s tensors have none."""
+        if is_divided(type(tensor)):
+            tensor = getattr(tensor, "_local_tensor", tensor)
         if tensor.layout != torch.strided or is_functorch_wrapped_tensor(tensor):
             return None
         entry = self._alive.get(tensor.untyped_storage()._cdata)

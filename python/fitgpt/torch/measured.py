@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 from . import cards
@@ -39,8 +40,6 @@ class Measured:
         self.phases = {}
         self.notes = Notes()
         self._simulated = {}
-        self.allocator_settings = Settings.of_environment(self.notes)
-        self._card_now = Allocator(self.allocator_settings)
         event = lambda kind: lambda: self._live.events.append((kind, None))  # noqa: E731
         # What `torch.cuda` answers inside.
         self.card = SimpleNamespace(
@@ -52,6 +51,22 @@ class Measured:
             reset_peak=event("reset peak"),
             empty_cache=event("empty cache"),
         )
+
+    @functools.cached_property
+    def allocator_settings(self):
+        """The settings of the environment, which scripts change before they first use the card.
+
+        They are read when the allocator is first asked for, or by `settle`.
+        """
+        return Settings.of_environment(self.notes)
+
+    def settle(self):
+        """Fixes what later changes of the environment must not change."""
+        _ = self.allocator_settings
+
+    @functools.cached_property
+    def _card_now(self):
+        return Allocator(self.allocator_settings)
 
     @contextlib.contextmanager
     def phase(self, name):

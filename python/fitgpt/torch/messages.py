@@ -237,6 +237,10 @@ MESSAGES = {
         "das Skript liest diese Datei selbst, und es gibt sie nicht: bereiten Sie die Daten wie für einen echten Lauf vor, oder "
         "nennen Sie einen kleinen Datensatz",
     ),
+    "hint-cards": (
+        "`fitgpt plan --gpu list` prints the cards that are known by name", "`fitgpt plan --gpu list` 列出所有已知名称的显卡",
+        "`fitgpt plan --gpu list` は名前のわかるカードを表示します", "`fitgpt plan --gpu list` gibt die Karten aus, deren Name bekannt ist",
+    ),
     "hint-module": (
         "install it into this Python ({python}), as for a real run", "请像真实运行那样把它安装到此 Python（{python}）",
         "実際の実行と同じように、この Python（{python}）にインストールしてください", "installieren Sie es in dieses Python ({python}), wie für einen echten Lauf",
@@ -261,10 +265,10 @@ MESSAGES = {
     ),
     "progress-option": ("counting {option}", "正在计数 {option}", "{option} を計数中", "zähle {option}"),
     "one-rank": (
-        "rank 0 of {ranks} is counted alone: DDP's buckets are, NCCL's own buffers are not",
-        "只计 {ranks} 个 rank 中的 rank 0：计入 DDP 的桶，未计入 NCCL 自己的缓冲区",
-        "{ranks} ランクのうちランク 0 だけを数えました。DDP のバケットは含み、NCCL 自身のバッファは含みません",
-        "Rang 0 von {ranks} ist allein gezählt: DDPs Behälter mit, NCCLs eigene Puffer nicht",
+        "rank 0 of {ranks} is counted alone: DDP's buckets, FSDP's shards and what collectives hold are, NCCL's own buffers are not",
+        "只计 {ranks} 个 rank 中的 rank 0：计入 DDP 的桶、FSDP 的分片和集合通信占住的张量，未计入 NCCL 自己的缓冲区",
+        "{ranks} ランクのうちランク 0 だけを数えました。DDP のバケット、FSDP のシャード、集団通信が保持するテンソルは含み、NCCL 自身のバッファは含みません",
+        "Rang 0 von {ranks} ist allein gezählt: mit DDPs Behältern, FSDPs Anteilen und dem, was kollektive Operationen festhalten, ohne NCCLs eigene Puffer",
     ),
     # Changes that remove the largest tensors.
     "changes-head": (

@@ -13,7 +13,9 @@ import sys
 
 from . import cards
 from .advice import Advice, Option
+from .changes import Change
 from .flags import changed
+from .report import in_one_unit
 from .trainer_options import arguments_text
 from .words import language, say
 
@@ -35,6 +37,10 @@ def advise(run, progress, out, as_json):
         ]  # fmt: skip
         print(json.dumps({"card": advice.card, "options": options}, indent=2, ensure_ascii=False), file=out)
     else:
+        free = [change for change in first["changes"] if change["name"] == "loss-alone"]
+        for change in free if not first["fits"] else ():  # no option of the script, but it costs nothing
+            line = Change(change["name"], change["bytes"], change["text"]).line(in_one_unit(first["peak_bytes"]))
+            print(say("note", text=line), file=out)
         print(advice, file=out)
         if not search.has_options:
             print(say("note", text=say("no-options")), file=out)

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import unknown, values
+from .live import is_divided
 
 _HOLDERS = (
     torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler,
@@ -157,7 +158,7 @@ class Originals:
                         vars(item)[name] = self._replaced(value)
 
     def _replaced(self, value):
-        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor) or is_divided(type(value)):
             return value
         if torch.nn.parameter.is_lazy(value):
             kind = type(value)

@@ -28,7 +28,7 @@ from .allocator import cublas_workspace_bytes
 from .attribution import Attribution
 from .autocast import Autocast
 from .compiled import Compiled
-from .live import Live
+from .live import Live, is_divided
 from .measured import Measured
 from .originals import Originals
 from .rules import Rules
@@ -153,6 +153,7 @@ class Counter(TorchDispatchMode):
                 self.is_running = False
                 self.autocast.forget()
                 self.attribution.sort_out()
+                self.measured.settle()
 
     def _look(self, module, _):
         """Notes a module that runs a kernel whose memory is not known."""
@@ -224,6 +225,8 @@ class Counter(TorchDispatchMode):
             yield
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if any(map(is_divided, types)):  # it calls ops of the tensors that it holds
+            return NotImplemented
         args, kwargs = self._without_originals(op, args, kwargs)
         if op is torch.ops.prim.device.default:
             return fake_cuda.META if fake_cuda.is_cuda(args[0]) else args[0].fake_device
@@ -298,7 +301,6 @@ class Counter(TorchDispatchMode):
             self.product_dtypes.add(args[0].dtype)
         self.attribution.watch(op, args)
         self.live.reach(name)
-
 
     def _multiply(self):
         """Allocates cuBLAS's workspace: one for the program's thread, one for the autograd engine's."""

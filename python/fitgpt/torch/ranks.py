@@ -1,19 +1,33 @@
 """One rank of a script for several cards, alone.
 
-`torch.distributed` gets PyTorch's fake process group, which communicates with nobody. DDP's buckets are
-allocated as `torch/nn/parallel/distributed.py` allocates them: one copy of all gradients that are
-trained, kept from the start, unless gradients are views of the buckets. NCCL's own buffers are not
-counted.
+`torch.distributed` gets PyTorch's fake process group, and its collectives communicate with nobody. What
+they keep on the card is kept as `ProcessGroupNCCL.cpp` keeps it: a collective with `async_op=True`
+holds its tensors until `wait()` of its `Work`, or, if only its future is waited for, until another
+collective is called after it has ended. So what an optimizer passes to such collectives is still there
+during the next forward and backward pass. Lists of tensors are sent and received through one flat copy.
+
+DDP's buckets are allocated as `torch/nn/parallel/distributed.py` allocates them: one copy of all
+gradients that are trained, kept from the start, unless gradients are views of the buckets. NCCL's own
+buffers are not counted.
 """
 
 import contextlib
+import inspect
 import os
 from unittest import mock
 
 import torch
 import torch.distributed
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 _FIRST_BUCKET = 1 << 20
+# Which of their arguments are lists that NCCL cannot take.
+_COLLECTIVES = {
+    "all_reduce": None, "broadcast": None, "reduce": None, "all_gather": "tensor_list",
+    "all_gather_into_tensor": None, "reduce_scatter": "input_list", "reduce_scatter_tensor": None,
+    "all_to_all_single": None, "all_to_all": None,
+}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -26,7 +40,7 @@ def alone(notes, ranks):
     with contextlib.ExitStack() as stack:
         if ranks > 1:
             stack.enter_context(mock.patch.dict(os.environ, environment))
-        for target, name, value in _patches(notes, ranks):
+        for target, name, value in _patches(notes, ranks, stack):
             stack.enter_context(mock.patch.object(target, name, value))
         try:
             yield
@@ -35,7 +49,7 @@ def alone(notes, ranks):
                 torch.distributed.destroy_process_group()
 
 
-def _patches(notes, ranks):
+def _patches(notes, ranks, stack):
     if not torch.distributed.is_available():
         return
     from torch.distributed import distributed_c10d
@@ -48,14 +62,106 @@ def _patches(notes, ranks):
         if torch.distributed.is_initialized():
             return None
         notes.add("torch.distributed", "one-rank", ranks=ranks)
+        if ranks > 1:
+            for target, name, value in _divided_tensors():
+                stack.enter_context(mock.patch.object(target, name, value))
         return start("fake", store=FakeStore(), rank=0, world_size=ranks)
 
-    for module in (torch.distributed, distributed_c10d):
-        yield module, "init_process_group", init_process_group
-        yield module, "barrier", lambda *_, **__: None
+    stash = _Stash()
+    patched = {
+        "init_process_group": init_process_group,
+        "barrier": lambda *_, **__: None,
+        "all_gather_object": _all_gather_object,
+        "gather_object": lambda thing, things=None, *_, **__: _all_gather_object(things or [], thing),
+        "broadcast_object_list": lambda *_, **__: None,
+        **{name: stash.collective(getattr(distributed_c10d, name), many) for name, many in _COLLECTIVES.items()},
+    }
+    for name, value in patched.items():
+        yield torch.distributed, name, value
+        yield distributed_c10d, name, value
+    yield torch.autograd, "_engine_run_backward", stash.backward(torch.autograd._engine_run_backward)
     yield torch.nn.parallel, "DistributedDataParallel", DistributedDataParallel
     yield torch.nn.parallel.distributed, "DistributedDataParallel", DistributedDataParallel
     yield torch.multiprocessing, "spawn", lambda function, args=(), *_, **__: function(0, *args)
+
+
+def _divided_tensors():
+    """FSDP2 asks C++ for its device, and its tensors ask C++ for theirs and try ops on fake ones."""
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+
+    name = "_propagate_tensor_meta_non_cached"
+    propagate = getattr(ShardingPropagator, name)
+
+    def propagate_uncounted(*args, **kwargs):
+        with _disable_current_modes():
+            return propagate(*args, **kwargs)
+
+    yield ShardingPropagator, name, propagate_uncounted
+    yield torch._C, "_get_accelerator", lambda *_: torch.device("cuda")
+    yield DTensor, "device", property(lambda tensor: tensor._local_tensor.device)
+
+
+def _all_gather_object(things, thing, *_, **__):
+    things[:] = [thing] * len(things)
+
+
+class _Stash:
+    """Tensors of collectives whose `Work` nobody has waited for."""
+
+    def __init__(self):
+        self.held = []  # those of the works since the last backward pass began
+        self.ended = []  # those of the works before it
+
+    def backward(self, run):
+        def engine_run_backward(*args, **kwargs):
+            self.ended += self.held
+            self.held = []
+            return run(*args, **kwargs)
+
+        return engine_run_backward
+
+    def collective(self, function, many):
+        parameters = inspect.signature(function)
+
+        def called(*args, **kwargs):
+            if torch.compiler.is_compiling():  # a graph has it, or breaks here and calls this
+                return function(*args, **kwargs)
+            given = parameters.bind(*args, **kwargs).arguments
+            tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+            if many:
+                sizes = sum(tensor.numel() for tensor in given[many])
+                tensors.append(given[many][0].new_empty(sizes))
+            self.ended = []
+            if not given.get("async_op"):
+                return None
+            work = _Work(self)
+            work.tensors = tensors
+            self.held.append(work)
+            return work
+
+        called.__name__ = function.__name__
+        return called
+
+
+class _Work(torch.distributed.Work if torch.distributed.is_available() else object):
+    """A collective that has ended."""
+
+    def __init__(self, stash):
+        super().__init__()
+        self.stash, self.tensors = stash, []
+
+    def wait(self, *_):
+        self.tensors = []
+        return True
+
+    def is_completed(self):
+        return True
+
+    def get_future(self):
+        future = torch.futures.Future()
+        future.set_result(None)
+        return future
 
 
 class DistributedDataParallel(torch.nn.Module):

@@ -11,10 +11,11 @@ import importlib.util
 import io
 import os
 import runpy
+import shlex
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from unittest import mock
 
@@ -61,7 +62,7 @@ class Counted:
         return self.loop.steps > 0
 
     def report(self):
-        """The report; its last line is the verdict if a card is named."""
+        """The report; it ends with the verdict if a card is named, and with what to do if it does not fit."""
         m, loop = self.measured, self.loop
         if not m.peak_bytes:
             return say("script-nothing", script=self.run.name)
@@ -80,7 +81,18 @@ class Counted:
         text = [head, *what_is_alive(m), *lines(m, self.stack), "", *notes, *fragmentation(m)]
         if self.run.card is not None:
             text.append(verdict(m, self.run.card))
+            if self.has_trained and not m.fits(self.run.card):
+                text.append(say("next", text=self._advising()))
         return "\n".join(text)
+
+    def _advising(self):
+        """The command that counts other options."""
+        run = self.run
+        name = ["-m", run.name] if run.is_module else [run.name]
+        ranks = ["--ranks", str(run.ranks)] if run.ranks > 1 else []
+        own = ["--", *run.arguments] if run.arguments else []
+        command = ["python", "-m", "fitgpt.torch", *name, "--card", run.card, "--advise", *ranks, *own]
+        return " ".join(map(shlex.quote, command))
 
     def _trainer(self):
         """What `advise` must know of a `transformers` Trainer."""
@@ -98,7 +110,7 @@ class Counted:
             "script": self.run.name, "arguments": self.run.arguments, "torch": torch.__version__,
             "steps": self.loop.steps, "micro_batches": self.loop.micro_batches,
             "peak_bytes": m.peak_bytes, "allocated_bytes": m.peak_allocated_bytes,
-            "reserved_bytes": m.peak_reserved_bytes,
+            "reserved_bytes": m.peak_reserved_bytes, "allocator": asdict(m.allocator_settings),
             "phases": [
                 {"name": p.name, "peak_bytes": p.peak_bytes, "at": p.peak_op, "kinds": m.by_kind(p)}
                 for p in m.phases.values()
@@ -142,6 +154,7 @@ def count(run, progress=None):
             raise
         except BaseException:
             error = _traceback()
+        m.settle()  # before the script's environment ends
     options.update(flags.keys(names))
     return Counted(run, m, loop, names, options, error)
 

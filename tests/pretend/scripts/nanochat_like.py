@@ -5,6 +5,8 @@ import gc
 import json
 import os
 
+os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
+
 import torch
 import wandb
 from torch import nn
