@@ -181,7 +181,7 @@ pub fn sampling(
     let block = u64::from(model.block);
     let mut backend = planned.backend()?;
     let state = SamplingState::new(model, planned.job.samples, planned.job.sampled_types());
-    init::each_weight(&model.parameters(), config.seed(), &mut |index, start, bytes| {
+    init::each_weight(&model.parameters(), config.seed(), |index, start, bytes| {
         write_weights(&mut *backend, &state, index, start, bytes)
     })?;
     let whole = Arguments { length: block, ..Arguments::default() };

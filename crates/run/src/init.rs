@@ -20,7 +20,7 @@ pub fn weights(
     parameters: &[Parameter],
     seed: u64,
 ) -> Result<(), BackendError> {
-    each_weight(parameters, seed, &mut |index, start, bytes| {
+    each_weight(parameters, seed, |index, start, bytes| {
         backend.write(ProgramId::FIRST, TensorId(index as u32), start, bytes)
     })
 }
@@ -30,7 +30,7 @@ pub fn weights(
 pub fn each_weight<E>(
     parameters: &[Parameter],
     seed: u64,
-    write: &mut dyn FnMut(usize, Bytes, &[u8]) -> Result<(), E>,
+    mut write: impl FnMut(usize, Bytes, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     /// Elements drawn at a time; even, because normals are drawn in pairs.
     const PIECE: usize = 1 << 20;
