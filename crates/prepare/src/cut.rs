@@ -17,8 +17,9 @@
 //! - `a` and `b` are of one class, no token has the last byte of `a` before the first of `b`, and
 //!   `b` is not an apostrophe: the word is cut, but merged as before.
 //!
-//! The first rule finds a cut in nearly every line of nearly every language; the others are for
-//! text that is written without spaces. What is left are runs of one class whose bytes are side by
+//! The first rule finds a cut in nearly every line of nearly every language, the second in text that
+//! is written without spaces. The third cuts a word, so it is for text without any other cut; it
+//! says nothing about tokens that are not GPT-2's. What is left are runs of one class whose bytes are side by
 //! side in tokens, such as a long line of base64: a merge can depend on all of such a word, so
 //! that one of any length would need memory of any size.
 
@@ -49,23 +50,38 @@ pub(super) fn cut(text: &str, limit: usize) -> Cut {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
+    let mut in_word = None;
     let mut after = text[end..].chars().next();
     for (start, before) in text[..end].char_indices().rev() {
-        if after.is_some_and(|after| is_safe(before, after)) {
-            return Cut { at: start + before.len_utf8(), is_safe: true };
+        let at = start + before.len_utf8();
+        match after.map(|after| safety(before, after)) {
+            Some(Safety::BetweenWords) => return Cut { at, is_safe: true },
+            Some(Safety::InWord) => in_word = in_word.or(Some(at)),
+            Some(Safety::None) | None => {}
         }
         after = Some(before);
     }
-    Cut { at: end, is_safe: false }
+    Cut { at: in_word.unwrap_or(end), is_safe: in_word.is_some() }
 }
 
-/// Whether a text may be cut between two characters.
-fn is_safe(before: char, after: char) -> bool {
+/// Why a text may be cut between two characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Safety {
+    /// A word ends there.
+    BetweenWords,
+    /// No token crosses the cut.
+    InWord,
+    /// It may not.
+    None,
+}
+
+fn safety(before: char, after: char) -> Safety {
     match (class_of(before), class_of(after)) {
-        (CharClass::Space, _) => false,
-        (_, CharClass::Space) => true,
-        (a, b) if a != b => before != '\'',
-        _ => after != '\'' && !are_neighbours(before, after),
+        (CharClass::Space, _) => Safety::None,
+        (_, CharClass::Space) => Safety::BetweenWords,
+        (a, b) if a != b && before != '\'' => Safety::BetweenWords,
+        (a, b) if a == b && after != '\'' && !are_neighbours(before, after) => Safety::InWord,
+        _ => Safety::None,
     }
 }
 
@@ -155,7 +171,7 @@ pub(super) mod tests {
             let whole = encode(&text);
             for (at, after) in text.char_indices().skip(1) {
                 let before = text[..at].chars().next_back().unwrap();
-                if is_safe(before, after) {
+                if safety(before, after) != Safety::None {
                     let parts = [encode(&text[..at]), encode(&text[at..])].concat();
                     assert_eq!(parts, whole, "{text:?} cut at {at}");
                     cuts += 1;
@@ -197,14 +213,14 @@ pub(super) mod tests {
 
     #[test]
     fn text_without_spaces_is_cut_between_letters_and_signs() {
-        assert_eq!(cut("字字。ーーー", 14), Cut { at: 9, is_safe: true });
-        assert_eq!(cut("Zm9vYmFy+the", 11), Cut { at: 9, is_safe: true });
+        assert_eq!(cut("字字。字字", 14), Cut { at: 9, is_safe: true });
+        assert_eq!(cut("Zm9vYmFy+Zm", 10), Cut { at: 9, is_safe: true });
         assert_eq!(cut("don'ts", 5), Cut { at: 3, is_safe: true });
     }
 
     #[test]
     fn a_word_is_cut_between_bytes_that_no_token_has_side_by_side() {
-        assert_eq!(cut("字字。字字", 14), Cut { at: 12, is_safe: true });
+        assert_eq!(cut("字字字字字", 14), Cut { at: 12, is_safe: true });
         assert_eq!(cut("ééééé", 5), Cut { at: 4, is_safe: true });
         assert_eq!(cut("\0\0\0\0'", 4), Cut { at: 3, is_safe: true });
     }

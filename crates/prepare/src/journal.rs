@@ -194,7 +194,7 @@ pub(super) fn journal_key(
     val_fraction: f64,
 ) -> Result<Option<String>, PrepareError> {
     let mut key = format!(
-        "1 {} {:?} {:?} {:?} {:?} {val_fraction} {} {:?} {:?} {:?} {:?}",
+        "2 {} {:?} {:?} {:?} {:?} {val_fraction} {} {:?} {:?} {:?} {:?}",
         env!("CARGO_PKG_VERSION"),
         options.vocabulary,
         options.end_of_text,

@@ -15,14 +15,12 @@ use serde_json::Value;
 use unicode_normalization_alignments::is_nfc;
 
 use super::{
-    TokenizerError,
     bpe::{
         WordEncoder,
         merge::{Merge, Merges, Tokens},
         split::Pattern,
     },
     gpt2,
-    json::Json,
 };
 
 /// The patterns of Llama 3 and of Qwen.
@@ -200,30 +198,27 @@ fn merges_of(model: &Model) -> Option<Merges> {
     Merges::new(tokens, &merges)
 }
 
-/// Encodes documents with a [`Json`] that has a [`ByteLevel`]. Each thread has its own.
+/// Encodes documents with a [`ByteLevel`]. Each thread has its own.
 #[derive(Debug)]
 pub struct Encoder<'a> {
-    json: &'a Json,
     byte_level: &'a ByteLevel,
     words: WordEncoder<u32>,
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder for much text; `None` if the file is of another kind.
-    pub(super) fn new(json: &'a Json) -> Option<Self> {
-        let byte_level = json.byte_level()?;
+    /// An encoder for much text.
+    pub(super) fn new(byte_level: &'a ByteLevel) -> Self {
         let words = WordEncoder::with_words(byte_level.pattern, N_SMALL, N_LARGE);
-        Some(Self { json, byte_level, words })
+        Self { byte_level, words }
     }
 
-    /// Appends the tokens of a document.
-    pub(super) fn encode(&mut self, text: &str, ids: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        if self.byte_level.is_words(text) {
+    /// Appends the tokens of a document; false if it is left to the crate.
+    pub(super) fn encode(&mut self, text: &str, ids: &mut Vec<u32>) -> bool {
+        let is_words = self.byte_level.is_words(text);
+        if is_words {
             self.words.encode(&self.byte_level.merges, text, ids);
-        } else {
-            ids.extend(self.json.encode_document(text)?);
         }
-        Ok(())
+        is_words
     }
 }
 
@@ -234,7 +229,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tokenizer::{TOKENIZER_FILE, TokenIds, Tokenizer, gpt2::tests::snippet};
+    use crate::tokenizer::{Json, TOKENIZER_FILE, TokenIds, Tokenizer, gpt2::tests::snippet};
 
     /// A file with GPT-2's tokens and one that no merge makes, changed by `change`.
     fn file(folder: &Path, change: impl FnOnce(&mut Value)) -> Tokenizer {

@@ -150,9 +150,10 @@ impl Tokenizer {
     /// An encoder of many documents, for one thread.
     pub fn encoder(&self) -> DocumentEncoder<'_> {
         if let Self::Json(json) = self
-            && let Some(encoder) = byte_level::Encoder::new(json)
+            && let Some(byte_level) = json.byte_level()
         {
-            return DocumentEncoder::ByteLevel { encoder, ids: Vec::new() };
+            let encoder = byte_level::Encoder::new(byte_level);
+            return DocumentEncoder::ByteLevel { json, encoder, ids: Vec::new() };
         }
         match self {
             Self::Gpt2 => DocumentEncoder::Gpt2 { encoder: gpt2::Encoder::new(), ids: Vec::new() },
@@ -184,6 +185,8 @@ pub enum DocumentEncoder<'a> {
     },
     /// A byte-level `tokenizer.json`, with a cache of words.
     ByteLevel {
+        /// The tokenizer, for what the encoder leaves to it.
+        json: &'a Json,
         /// The encoder and its cache.
         encoder: byte_level::Encoder<'a>,
         /// The tokens of the last document.
@@ -216,9 +219,11 @@ impl DocumentEncoder<'_> {
                 encoder.encode(text, ids);
                 Ok(TokenIds::Narrow(ids))
             }
-            Self::ByteLevel { encoder, ids } => {
+            Self::ByteLevel { json, encoder, ids } => {
                 ids.clear();
-                encoder.encode(text, ids)?;
+                if !encoder.encode(text, ids) {
+                    *ids = json.encode_document(text)?;
+                }
                 Ok(TokenIds::Wide(ids))
             }
             Self::Plain { tokenizer, ids } => {

@@ -1,7 +1,7 @@
 //! GPT-2's BPE: the same tokens as tiktoken, many times faster.
 //!
 //! The machinery is [`super::bpe`]; this is its data. The tables are made on first use, in about
-//! 20 ms, and shared: 3 MiB. An [`Encoder`] takes 3 MiB more. Only the tokens grow with the text.
+//! 20 ms, and shared: less than 3 MiB. An [`Encoder`] takes 3 MiB more. Only the tokens grow with the text.
 //!
 //! Promise: GPT-2's tokens are tiktoken's, for any text. Test:
 //! `crates/data/src/tokenizer/gpt2/tests.rs` (properties, every character), `bench/tokenizer.py` on
