@@ -25,6 +25,9 @@ const AFTER: usize = 16 << 10;
 const OFTEN: u8 = 8;
 /// Forms of lines to remember.
 const FORMS: usize = 1 << 14;
+/// How often any word opens the gate. A log with more trouble than this repeats itself in other
+/// words, and from then on only the words of a failure count.
+const MANY: u32 = 512;
 
 /// Words of trouble. A line without any of them says nothing about a failure.
 const TROUBLE: &[&str] = &[
@@ -48,14 +51,28 @@ const TROUBLE: &[&str] = &[
     "speicher",
 ];
 
-static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
+/// Words of a failure.
+const FAILURE: &[&str] = &[
+    "out of memory",
+    "outofmemory",
+    "out_of_memory",
+    "traceback",
+    "oom-kill",
+    "killed",
+    "显存不足",
+];
+
+static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(TROUBLE));
+static OF_FAILURES: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(FAILURE));
+
+fn automaton(words: &[&str]) -> AhoCorasick {
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
         .ascii_case_insensitive(true)
         .match_kind(MatchKind::Standard)
-        .build(TROUBLE)
+        .build(words)
         .expect("the words are few and short")
-});
+}
 
 /// A piece of a log that is read, and whether text before it was skipped.
 pub(super) struct Piece<'a> {
@@ -71,6 +88,7 @@ pub(super) struct Gate {
     open: usize,   // bytes still to be read
     has_gap: bool,
     forms: HashMap<u64, u8>,
+    opened: u32, // so often
 }
 
 impl Gate {
@@ -127,7 +145,8 @@ impl Gate {
     fn trouble(&mut self, text: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
-            let found = AUTOMATON.find(text.get(at..)?)?;
+            let automaton = if self.opened < MANY { &AUTOMATON } else { &OF_FAILURES };
+            let found = automaton.find(text.get(at..)?)?;
             let start = at + found.start();
             let begin = line_start(text, start);
             let rest = &text[start..];
@@ -138,6 +157,7 @@ impl Gate {
             let seen = self.forms.entry(form(&text[begin..end])).or_insert(0);
             if *seen < OFTEN {
                 *seen += 1;
+                self.opened = self.opened.saturating_add(1);
                 return Some(start);
             }
             at = end;
@@ -200,6 +220,29 @@ mod tests {
         for size in [7, 4096, 1 << 20] {
             assert_eq!(read(&log[..1 << 20], size), log[..1 << 20], "{size}");
         }
+    }
+
+    /// A line of a form of its own for every number.
+    fn trouble_of(number: usize) -> String {
+        let letter = |n: usize| char::from(b'a' + (n % 26) as u8);
+        let word: String = [number, number / 26, number / 676].map(letter).iter().collect();
+        format!("{word}: error in memory of {word}\n{}", "x\n".repeat(1000))
+    }
+
+    #[test]
+    fn of_a_log_full_of_trouble_a_bounded_part_and_the_failure_are_read() {
+        let mut log = progress(2);
+        for number in 0..17_000 {
+            log.extend(trouble_of(number).bytes());
+            if number == 12_000 {
+                log.extend(b"torch.OutOfMemoryError: CUDA out of memory. Tried\n");
+            }
+        }
+        log.extend(progress(1));
+        let all = read(&log, 1 << 16);
+        assert!(all.len() < 14 << 20 && log.len() > 30 << 20, "{} of {}", all.len(), log.len());
+        let has = |words: &[u8]| all.windows(words.len()).any(|window| window == words);
+        assert!(has(b"OutOfMemoryError"));
     }
 
     #[test]

@@ -100,6 +100,7 @@ const FAILURES: &[&str] = &[
     "unable to",
     "crash",
     "exception",
+    "non-zero exit",
     "报错",
     "错误",
     "失败",

@@ -26,6 +26,7 @@ const OPS: &[(&str, Role)] = &[
     ("readvariable", Role::Weight),
     // The second product of a gradient is the weight's.
     ("matmul_grad/matmul_1", Role::Weight),
+    ("matmul/enter_grad", Role::Weight), // of a loop
     ("attention", Role::AttentionScores),
     ("attn", Role::AttentionScores),
     ("bhqk", Role::AttentionScores),

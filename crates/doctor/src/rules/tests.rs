@@ -351,6 +351,7 @@ fn a_shape_that_the_message_prints_needs_no_config() {
         ("900,512", "embeddings/Adam/Initializer/zeros", "weight-shaped"),
         ("3200,3072", "layer_1/intermediate/dense/MatMul", "mlp-activation"),
         ("2048,4096", "gradients/lstm/MatMul_grad/MatMul_1", "weight-shaped"),
+        ("4096,4096", "gradients/rnn/gates/MatMul/Enter_grad/Add", "weight-shaped"),
         ("512,90001", "decoder/output_projection/MatMul", "logits-at-the-peak"),
         ("77,13", "add", "batch-too-large"),
     ] {
