@@ -335,7 +335,10 @@ fn print_end(
         return Ok(());
     }
     terminal::line(&words::a_sample());
-    sample::after_training(config, folder, stop)?;
+    // The run is saved: whatever is missing for a sample is not its failure.
+    if let Err(failure) = sample::after_training(config, folder, stop) {
+        terminal::note(&words::no_sample(failure.message(lang())));
+    }
     terminal::line(&words::saved_in(folder.display()));
     if folder.join(NANOGPT_FILE).is_file() {
         terminal::line(&words::nanogpt_file_is_old(folder.display()));
