@@ -162,7 +162,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     drawn?;
     drop(opened); // the folder is no longer locked
     match style {
-        OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop)?,
+        OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop),
         OutputStyle::Json => {
             terminal::json(&summary(&config, ended, &history, adapted.as_ref()));
         }
@@ -322,17 +322,17 @@ fn print_end(
     ended: RunEnd,
     history: &LossHistory,
     stop: &StopFlag,
-) -> Result<(), Failure> {
+) {
     if let Some(picture) = curve::draw(&history.steps) {
         let title = words::loss_of_steps(history.steps.len());
         terminal::out(&format!("\n{title}\n{picture}"));
     }
     if ended == RunEnd::Stopped {
         terminal::line(&words::stopped(folder.display()));
-        return Ok(());
+        return;
     }
     if ended == RunEnd::Abandoned || config.eval_only() || history.steps.is_empty() {
-        return Ok(());
+        return;
     }
     terminal::line(&words::a_sample());
     // The run is saved: whatever is missing for a sample is not its failure.
@@ -343,7 +343,6 @@ fn print_end(
     if folder.join(NANOGPT_FILE).is_file() {
         terminal::line(&words::nanogpt_file_is_old(folder.display()));
     }
-    Ok(())
 }
 
 /// What `--json` prints at the end.

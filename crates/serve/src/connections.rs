@@ -201,11 +201,11 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         let (_new, stream) = pair(&listener);
-        let place = connections.place(stream).ok().expect("the slower one gives way");
+        let place = connections.place(stream).expect("the slower one gives way");
         assert!(places[2].client.waits().is_dropped && !places[1].client.waits().is_dropped);
         // Its thread notices; then the other, which now is the slowest, gives way too.
         let (_other, stream) = pair(&listener);
-        let other = connections.place(stream).ok().expect("one more");
+        let other = connections.place(stream).expect("one more");
         for waiting in waiting {
             assert!(matches!(waiting.join().unwrap(), Ok(0) | Err(_)));
         }
