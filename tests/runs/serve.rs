@@ -101,6 +101,12 @@ impl Drop for Server {
     }
 }
 
+/// The keys of a model that trains in a fraction of a second, as the planner sends them.
+fn tiny_keys() -> serde_json::Map<String, Value> {
+    let pairs = TINY.iter().filter_map(|arg| arg.trim_start_matches("--").split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
 #[test]
 fn the_plan_is_the_one_that_the_command_line_prints() {
     let place = TestFolder::new();
@@ -622,11 +628,7 @@ fn the_page_starts_a_run_and_stops_it_with_a_save() {
         let headers = format!("Content-Type: application/json\r\n{token}");
         server.ask(&format!("POST {path}"), &headers, body.to_string().as_bytes())
     };
-    let mut keys: serde_json::Map<_, _> = TINY
-        .iter()
-        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect();
+    let mut keys = tiny_keys();
     keys.insert("max_iters".to_owned(), json!("1000000"));
     for name in ["../out", "a/b", "", ".hidden", "-x", "a b"] {
         let refused = post("/api/train", &json!({ "plan": { "keys": keys }, "name": name }));
@@ -661,11 +663,7 @@ fn the_number_of_runs_is_limited_however_many_start_at_the_same_time() {
     let server = Server::start(&place, &["--allow-train"]);
     let token = format!("Authorization: Bearer {}\r\n", server.token());
     let headers = format!("Content-Type: application/json\r\n{token}");
-    let mut keys: serde_json::Map<_, _> = TINY
-        .iter()
-        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect();
+    let mut keys = tiny_keys();
     keys.insert("max_iters".to_owned(), json!("1000000"));
     let start = &|number: usize| {
         let asked = json!({ "plan": { "keys": keys }, "name": format!("run-{number}") });
@@ -696,11 +694,7 @@ fn a_run_of_the_page_reads_no_file_that_a_request_names() {
     let post = |path: &str, body: &Value| {
         server.ask(&format!("POST {path}"), &headers, body.to_string().as_bytes())
     };
-    let tiny: serde_json::Map<_, _> = TINY
-        .iter()
-        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect();
+    let tiny = tiny_keys();
     let secret = format!("FILE:{}", place.path("secret.txt").display());
     let data = place.path("data/tiny").display().to_string();
     let cases = [
