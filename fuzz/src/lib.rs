@@ -24,6 +24,7 @@ use fitgpt_files::{
     formats::{compression, parquet::TextColumn},
 };
 use fitgpt_pickle::Pickle;
+use fitgpt_serve::{Guard, Request, Response, Service};
 
 /// A config in nanoGPT's Python.
 pub fn config(bytes: &[u8]) {
@@ -159,6 +160,29 @@ pub fn tokenizer(bytes: &[u8]) {
     });
 }
 
+/// What a client sends to the page's server over one connection. Whatever it is, each answer is HTTP.
+pub fn http(bytes: &[u8]) {
+    let guard = Guard { port: PORT, is_open: false, token: None };
+    let written = fitgpt_serve::answers(bytes, &guard, &Echo);
+    assert!(written.is_empty() || written.starts_with(b"HTTP/1.1 "));
+}
+
+/// The port that requests name.
+const PORT: u16 = 4848;
+
+/// Reads all that a request has.
+struct Echo;
+
+impl Service for Echo {
+    fn answer(&self, request: &mut Request<'_>) -> Response {
+        let name = request.parameter("name");
+        match request.json(1 << 20) {
+            Ok(body) => Response::json(&serde_json::json!({ "name": name, "body": body })),
+            Err(refusal) => refusal.into(),
+        }
+    }
+}
+
 /// A reader under test.
 #[derive(Clone, Copy)]
 pub struct FuzzTarget {
@@ -193,6 +217,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget::new("compressed", compressed, seeds::compressed),
     FuzzTarget::new("snapshot", snapshot, seeds::snapshot),
     FuzzTarget::new("tokenizer", tokenizer, seeds::tokenizer),
+    FuzzTarget::new("http", http, seeds::http),
 ];
 
 /// A small GPT-2.

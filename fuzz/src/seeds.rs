@@ -108,6 +108,16 @@ pub(super) fn snapshot() -> Vec<Vec<u8>> {
     vec![include_bytes!("snapshot.pickle").to_vec()]
 }
 
+/// Two requests over one connection, one with a token, and one that has only a beginning.
+pub(super) fn http() -> Vec<Vec<u8>> {
+    let post = "POST /api/plan?lang=de&name=a%20b HTTP/1.1\r\nHost: 127.0.0.1:4848\r\n\
+        Connection: keep-alive\r\nContent-Type: application/json\r\nContent-Length: 23\r\n\r\n\
+        {\"keys\":{\"n_layer\":\"2\"}}";
+    let get = "GET /api/hello HTTP/1.1\r\nHost: localhost:4848\r\nCookie: fitgpt-4848=ab\r\n\
+        Origin: http://localhost:4848\r\nSec-Fetch-Site: same-origin\r\n\r\n";
+    vec![text(&format!("{post}{get}")), text(get), text(&post[..60])]
+}
+
 pub(super) fn tokenizer() -> Vec<Vec<u8>> {
     let words = r#"{"version": "1.0", "truncation": null, "padding": null,
         "added_tokens": [{"id": 0, "content": "</s>", "single_word": false, "lstrip": false,

@@ -188,9 +188,9 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     let architecture = setup::architecture(&config, VOCAB);
     let tensors = &trainer.tensors().clone();
     let step = trainer.position.step;
-    let label = Label { run_id: "bits", step, keep: Retention::ONE, fingerprint: 0 };
+    let label = Label { run_id: "bits", step, keep: Retention::ONE, fingerprint: 0, nanogpt: None };
     let contents = Contents { architecture: &architecture, tensors, label, held: None };
-    let document = Document::new(&trainer.position, &config, None);
+    let document = Document::new(&trainer.position, &config, None, None);
     checkpoint::save(&Disk::real(), folder, contents, &document, trainer).unwrap();
 }
 

@@ -297,9 +297,7 @@ fn devices_pipes_inputs_and_other_files_are_not_replaced_by_any_output() {
         refused(&tiny(&["plan", "c.py", "--svg", out]), &[out]);
         refused(&tiny(&["plan", "c.py", "--html", out]), &[out]);
         refused(&tiny(&["train", "c.py", "--out_dir=new", "--svg", out]), &[out]);
-        if out != "notes.txt" {
-            refused(&tiny(&["fit", "c.py", "--budget=20GB", "--write", out]), &[out]);
-        }
+        refused(&tiny(&["fit", "c.py", "--budget=20GB", "--write", out]), &[out]);
     }
     // A file that the run itself would write.
     fs::create_dir_all(place.path("new")).unwrap();
@@ -309,6 +307,11 @@ fn devices_pipes_inputs_and_other_files_are_not_replaced_by_any_output() {
     assert_eq!(fs::read(place.path("notes.txt")).unwrap(), b"mine");
     assert_eq!(fs::read(place.path("c.py")).unwrap(), b"batch_size = 2\n");
     assert!(fs::read(place.path("run/model.safetensors")).unwrap() == before);
+    // What it has written itself is replaced.
+    for _ in 0..2 {
+        let ran = tiny(&["fit", "c.py", "--budget=20GB", "--write=fitted.py"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
     // The output of the program itself is no file that could be lost.
     let ran = tiny(&["fit", "c.py", "--budget=20GB", "--write=/dev/stdout"]);
     assert!(ran.code != Some(2), "{}", ran.stderr);

@@ -32,4 +32,5 @@ mod serve;
 mod terminals;
 mod training;
 mod verdicts;
+mod vocabulary;
 mod weights;

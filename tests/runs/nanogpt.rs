@@ -66,6 +66,93 @@ fn a_nanogpt_run_is_not_replaced_by_mistake() {
     assert_eq!(fs::read(place.path("out/ckpt.pt")).unwrap(), before);
 }
 
+/// What resume, sample and export do in a folder, and what they say.
+fn refuses_to_choose(place: &TestFolder, steps: [&str; 2]) {
+    let commands: [&[&str]; 4] = [
+        &["train", "--init_from=resume", "--out_dir=out", "--max_iters=30"],
+        &["sample", "--out_dir=out", "--max_new_tokens=2"],
+        &["export", "out", "--to", "hf", "--out", "exported"],
+        &["train", "--init_from=out", "--dataset=fixture", "--out_dir=new", "--max_iters=1"],
+    ];
+    for args in commands {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stdout);
+        for part in [&steps[..], &["--resume_from=fitgpt", "--resume_from=nanogpt"]].concat() {
+            assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn of_two_checkpoints_in_a_folder_none_is_taken_silently() {
+    let place = continued("out");
+    let resume = ["train", "--init_from=resume", "--out_dir=out"];
+    let started = place.run(&[&resume[..], &["--max_iters=8"]].concat());
+    assert_eq!(started.code, Some(0), "{}", started.stderr);
+    // An export of the run itself is not behind it.
+    let before = fs::read(place.path("out/ckpt.pt")).unwrap();
+    let export = ["export", "out", "--to", "nanogpt", "--out", "out/ckpt.pt", "--overwrite"];
+    assert_eq!(place.run(&export).code, Some(0));
+    assert_eq!(place.run(&[&resume[..], &["--max_iters=9"]].concat()).code, Some(0));
+    assert_eq!(place.run(&[&resume[..], &["--max_iters=10"]].concat()).code, Some(0));
+
+    // nanoGPT trains on in the folder: here, its file comes from another run.
+    let other = continued("other");
+    let theirs = ["train", "--init_from=resume", "--out_dir=other", "--max_iters=12"];
+    assert_eq!(other.run(&theirs).code, Some(0));
+    fs::remove_file(other.path("other/ckpt.pt")).unwrap();
+    let export = ["export", "other", "--to", "nanogpt", "--out", "later.pt"];
+    assert_eq!(other.run(&export).code, Some(0));
+    fs::copy(other.path("later.pt"), place.path("out/ckpt.pt")).unwrap();
+    refuses_to_choose(&place, ["at step 11", "`ckpt.pt` at step 13"]);
+    for origin in ["fitgpt", "nanogpt"] {
+        let from = format!("--resume_from={origin}");
+        let ran = place.run(&["sample", "--out_dir=out", "--max_new_tokens=2", &from]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let ran = place.run(&["export", "out", "--to", "hf", "--out", origin, &from]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    // Ours goes on, and knows the file from now on.
+    let ran = place.run(&[&resume[..], &["--max_iters=11", "--resume_from=fitgpt"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(losses(&place, "out").len(), 7);
+    assert_eq!(place.run(&[&resume[..], &["--max_iters=12"]].concat()).code, Some(0));
+    // A file that is not readable is not taken for an old one.
+    fs::write(place.path("out/ckpt.pt"), &before[..2000]).unwrap();
+    refuses_to_choose(&place, ["at step 13", "unknown step"]);
+}
+
+#[test]
+fn the_checkpoint_that_was_not_chosen_stays() {
+    let place = continued("out");
+    let resume = ["train", "--init_from=resume", "--out_dir=out"];
+    let missing = place.run(&[&resume[..], &["--resume_from=fitgpt"]].concat());
+    assert_eq!(missing.code, Some(2), "there is none of ours: {}", missing.stdout);
+    assert_eq!(place.run(&[&resume[..], &["--max_iters=12"]].concat()).code, Some(0));
+    let mut changed = continued("again");
+    let theirs = ["train", "--init_from=resume", "--out_dir=again", "--max_iters=6", "--seed=2"];
+    assert_eq!(changed.run(&theirs).code, Some(0));
+    let export = ["export", "again", "--to", "nanogpt", "--out", "theirs.pt"];
+    assert_eq!(changed.run(&export).code, Some(0));
+    fs::copy(changed.path("theirs.pt"), place.path("out/ckpt.pt")).unwrap();
+    let ran = place.run(&[&resume[..], &["--max_iters=8", "--resume_from=nanogpt"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("continues nanoGPT's run at step 7"), "{}", ran.stdout);
+    // Our later one is among the kept ones, and its log is not joined to the new steps.
+    let ours = place.path("out/checkpoints/step-00000013/model.safetensors");
+    assert!(ours.is_file());
+    let steps = events(&place.path("out"), "step");
+    assert_eq!(steps.last().unwrap()["step"], 8);
+    assert_eq!(steps.len(), 4);
+    // It stays there as long as it is later, however few checkpoints are kept.
+    let few = ["--max_iters=10", "--keep_checkpoints=1", "--eval_interval=1", "--eval_iters=1"];
+    assert_eq!(place.run(&[&resume[..], &few].concat()).code, Some(0));
+    assert!(ours.is_file());
+    changed = continued("out");
+    let ran = changed.run(&["sample", "--out_dir=out", "--resume_from=fitgpt"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+}
+
 #[test]
 fn a_run_starts_from_a_nanogpt_file_and_samples_with_its_datasets_symbols() {
     let place = continued("theirs");

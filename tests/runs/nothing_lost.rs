@@ -373,6 +373,72 @@ fn files_without_an_end_are_refused_at_once() {
     refused(&place.run(&[&["train"], TINY, &["--out_dir=new"]].concat()), &["train.bin"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_without_a_writer_hangs_no_command() {
+    let place = TestFolder::new();
+    fs::write(place.path("a.txt"), "some words\n".repeat(200)).unwrap();
+    for folder in ["tokenizer", "nanogpt"] {
+        fs::create_dir(place.path(folder)).unwrap();
+    }
+    let pipes = ["tokenizer.json", "nanogpt/train.py", "nanogpt/model.py", "data/tiny/meta.pkl"];
+    for pipe in pipes {
+        let made = Command::new("mkfifo").arg(place.path(pipe)).status().unwrap();
+        assert!(made.success());
+    }
+    let train = [&["train"], TINY, &["--out_dir=out"]].concat();
+    let commands: [(&[&str], &str); 3] = [
+        (&["prepare", "a.txt", "--tokenizer", "tokenizer.json", "--out=data/a"], "tokenizer.json"),
+        (&["patch", "nanogpt", "--apply"], "nanogpt"),
+        (&train, "meta.pkl"),
+    ];
+    for (args, name) in commands {
+        let mut child = place.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        let started = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if started.elapsed() > Duration::from_secs(30) {
+                child.kill().unwrap();
+                panic!("{args:?} hangs");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ended = child.wait_with_output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_saved_run_has_not_failed_if_nothing_is_left_to_sample_from() {
+    let place = TestFolder::new();
+    fs::write(place.path("prompt.txt"), "1 2 3").unwrap();
+    let args = [&["train", "--max_iters=100000"], TINY, &["--out_dir=out"]].concat();
+    let args = [&args[..], &["--start=FILE:prompt.txt", "--eval_interval=100000"]].concat();
+    let mut command = place.command(&args);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it has made steps", || steps_logged(&place.path("out")) > 3);
+    send(&child, rustix::process::Signal::TERM);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    fs::remove_file(place.path("prompt.txt")).unwrap();
+    let step = events(&place.path("out"), "step").len();
+    let max_iters = format!("--max_iters={}", step + 2);
+    let ran = place.run(&["train", "--init_from=resume", "--out_dir=out", &max_iters]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no sample"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_of_tokens_is_not_read_as_text() {
+    let place = TestFolder::new();
+    for name in ["data/tiny/train.bin", "data/tiny/val.bin"] {
+        let ran = place.run(&["prepare", name, "--out=data/again"]);
+        refused(&ran, &[name, "tokens", "--dataset="]);
+        assert!(!ran.stderr.contains("iconv"), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn limits_are_refused_in_milliseconds() {
     let place = TestFolder::new();

@@ -101,6 +101,12 @@ impl Drop for Server {
     }
 }
 
+/// The keys of a model that trains in a fraction of a second, as the planner sends them.
+fn tiny_keys() -> serde_json::Map<String, Value> {
+    let pairs = TINY.iter().filter_map(|arg| arg.trim_start_matches("--").split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
 #[test]
 fn the_plan_is_the_one_that_the_command_line_prints() {
     let place = TestFolder::new();
@@ -493,6 +499,38 @@ fn slow_clients_are_dropped_and_do_not_delay_others() {
 }
 
 #[test]
+fn slow_senders_keep_nobody_out_however_many_they_are() {
+    let place = TestFolder::new();
+    let server = Server::start(&place, &[]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        // A hundred senders of one byte now and then, which come back when they are cut off.
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut slow: Vec<_> = (0..25).map(|_| server.connect()).collect();
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    for stream in &mut slow {
+                        if stream.write_all(b"G").is_err() {
+                            *stream = server.connect();
+                        }
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+        thread::sleep(Duration::from_secs(1));
+        let mut refused = 0;
+        for _ in 0..100 {
+            refused += usize::from(server.get("/api/hello").status != 200);
+            thread::sleep(Duration::from_millis(10));
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        // Those that have just come cannot be told from others for a tenth of a second.
+        assert!(refused <= 5, "{refused} of 100 requests refused");
+    });
+}
+
+#[test]
 fn many_connections_leave_the_server_alive() {
     let place = TestFolder::new();
     let server = Server::start(&place, &[]);
@@ -590,11 +628,7 @@ fn the_page_starts_a_run_and_stops_it_with_a_save() {
         let headers = format!("Content-Type: application/json\r\n{token}");
         server.ask(&format!("POST {path}"), &headers, body.to_string().as_bytes())
     };
-    let mut keys: serde_json::Map<_, _> = TINY
-        .iter()
-        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect();
+    let mut keys = tiny_keys();
     keys.insert("max_iters".to_owned(), json!("1000000"));
     for name in ["../out", "a/b", "", ".hidden", "-x", "a b"] {
         let refused = post("/api/train", &json!({ "plan": { "keys": keys }, "name": name }));
@@ -623,6 +657,31 @@ fn the_page_starts_a_run_and_stops_it_with_a_save() {
     assert!(failed.json()["error"]["message"].as_str().unwrap().contains("missing"));
 }
 
+#[test]
+fn the_number_of_runs_is_limited_however_many_start_at_the_same_time() {
+    let place = TestFolder::new();
+    let server = Server::start(&place, &["--allow-train"]);
+    let token = format!("Authorization: Bearer {}\r\n", server.token());
+    let headers = format!("Content-Type: application/json\r\n{token}");
+    let mut keys = tiny_keys();
+    keys.insert("max_iters".to_owned(), json!("1000000"));
+    let start = &|number: usize| {
+        let asked = json!({ "plan": { "keys": keys }, "name": format!("run-{number}") });
+        server.ask("POST /api/train", &headers, asked.to_string().as_bytes()).json()
+    };
+    let answers: Vec<Value> = thread::scope(|scope| {
+        let started: Vec<_> = (0..16).map(|number| scope.spawn(move || start(number))).collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let accepted: Vec<_> = answers.iter().filter(|it| it["id"].is_string()).collect();
+    let limited = answers.iter().filter(|it| it["error"]["kind"] == "limit").count();
+    for run in &accepted {
+        let stop = json!({ "id": run["id"] }).to_string();
+        server.ask("POST /api/stop", &headers, stop.as_bytes());
+    }
+    assert_eq!((accepted.len(), limited), (4, 12), "{answers:?}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_of_the_page_reads_no_file_that_a_request_names() {
@@ -635,11 +694,7 @@ fn a_run_of_the_page_reads_no_file_that_a_request_names() {
     let post = |path: &str, body: &Value| {
         server.ask(&format!("POST {path}"), &headers, body.to_string().as_bytes())
     };
-    let tiny: serde_json::Map<_, _> = TINY
-        .iter()
-        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect();
+    let tiny = tiny_keys();
     let secret = format!("FILE:{}", place.path("secret.txt").display());
     let data = place.path("data/tiny").display().to_string();
     let cases = [

@@ -177,7 +177,7 @@ fn set_old_aside(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> 
     let old = readable_manifest(disk, dir)?;
     if let (Some(old), Some(new)) = (old, new)
         && old.is_saved()
-        && is_kept(&old, new.keep, 1)
+        && (is_kept(&old, new.keep, 1) || old.is_other_branch(new))
         && old.run_id == new.run_id
     {
         disk.ensure_dir(&kept)?;
@@ -265,7 +265,7 @@ fn prune(disk: &Disk, dir: &Path) -> Result<()> {
     let Some(last) = readable_manifest(disk, dir)? else { return Ok(()) };
     let mut all: Vec<_> = kept_checkpoints(disk, dir)?
         .into_iter()
-        .filter(|(kept, _)| kept.run_id == last.run_id)
+        .filter(|(kept, _)| kept.run_id == last.run_id && !kept.is_other_branch(&last))
         .collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
     let mut is_changed = false;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fitgpt_config::{Config, ConfigValue, Key};
-use fitgpt_data::Fingerprint;
+use fitgpt_data::{Fingerprint, Vocabulary};
 use fitgpt_model::family::Description;
 use serde::{Deserialize, Serialize};
 
@@ -35,13 +35,22 @@ pub struct Document {
     /// The training data; checkpoints of earlier versions do not have it.
     #[serde(default)]
     pub data: Option<Fingerprint>,
+    /// What the tokens of the data mean; checkpoints of earlier versions do not have it.
+    #[serde(default)]
+    pub vocabulary: Option<Vocabulary>,
 }
 
 impl Document {
     /// From the config's pairs.
-    pub fn new(position: &RunPosition, config: &Config, data: Option<Fingerprint>) -> Self {
-        let pairs = config.pairs().into_iter().map(|(key, value)| (key.to_owned(), value));
-        Self { position: position.clone(), config: pairs.collect(), data }
+    pub fn new(
+        position: &RunPosition,
+        config: &Config,
+        data: Option<Fingerprint>,
+        vocabulary: Option<Vocabulary>,
+    ) -> Self {
+        let pairs = config.pairs().into_iter().filter(|(key, _)| !OF_ONE_START.contains(key));
+        let config = pairs.map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { position: position.clone(), config, data, vocabulary }
     }
 
     /// The document that a checkpoint of FitGPT would have for a nanoGPT run. The sizes of its
@@ -64,9 +73,12 @@ impl Document {
             scaler: Scaler::NONE, // nanoGPT does not save its own
         };
         let config = there.chain(sizes.map(|(key, value)| (key.to_owned(), value))).collect();
-        Self { position, config, data: None }
+        Self { position, config, data: None, vocabulary: None }
     }
 }
+
+/// Keys that allow something once: the next start must be told again.
+const OF_ONE_START: [&str; 2] = ["new_vocabulary", "resume_from"];
 
 /// Keys of nanoGPT's config that concern its machine and its loggers, or that the new run sets.
 const NOT_CONTINUED: [&str; 8] = [

@@ -199,6 +199,15 @@ pub enum CheckpointError {
         /// Its save id.
         second_id: Option<String>,
     },
+    /// A folder has a checkpoint of ours and a `ckpt.pt` that it did not begin from.
+    TwoCheckpoints {
+        /// The folder.
+        folder: PathBuf,
+        /// The step of ours, if its manifest says it.
+        ours: Option<u64>,
+        /// The step of `ckpt.pt`, if it can be read.
+        theirs: Option<u64>,
+    },
     /// Not JSON, or JSON of another form.
     Json {
         /// The file.

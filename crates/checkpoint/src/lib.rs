@@ -41,6 +41,7 @@ mod error;
 mod config;
 mod layout;
 mod header;
+mod stamp;
 mod manifest;
 mod commit;
 mod lock;
@@ -52,6 +53,7 @@ mod read;
 mod ownership;
 mod shards;
 mod nanogpt;
+mod origin;
 mod scaler;
 mod document;
 mod load;
@@ -80,6 +82,7 @@ pub use self::{
     lock::Lock,
     manifest::Retention,
     nanogpt::{NANOGPT_FILE, NanoGptRun, nanogpt_file},
+    origin::{ChosenCheckpoint, choose, nanogpt_stamp},
     ownership::{FolderContents, inspect, is_exported, is_own_name},
     save::{
         Contents, Label, bytes_needed, bytes_present, copy_weights, save, save_weights,
@@ -88,6 +91,7 @@ pub use self::{
     scaler::Scaler,
     set_aside::{put_back, set_aside},
     shards::{INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE},
+    stamp::NanoGptStamp,
     store::{StoreError, TensorEntry, TensorPiece, TensorSink, TensorSource, Tensors},
 };
 

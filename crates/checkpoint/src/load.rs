@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use fitgpt_config::ResumeFrom;
 use fitgpt_files::{disk::Disk, pytorch::SavedError};
 use fitgpt_model::family::Description;
 use serde::de::DeserializeOwned;
@@ -17,9 +18,11 @@ use super::{
     layout::{self, PositionRows},
     manifest::Manifest,
     nanogpt::{self, NanoGpt, NanoGptRun},
+    origin::{self, ChosenCheckpoint},
     read::TensorFile,
     set_aside,
     shards::WeightFiles,
+    stamp::NanoGptStamp,
     store::{TensorSink, Tensors},
 };
 
@@ -83,7 +86,7 @@ impl Weights {
 
     /// The weights of a `ckpt.pt`, and its optimizer's states.
     fn of_nanogpt(opened: NanoGpt) -> (Self, Option<WeightFiles>) {
-        let NanoGpt { path, described, weights, states, run } = opened;
+        let NanoGpt { path, described, weights, states, run, .. } = opened;
         let ConfigContents { architecture, description, .. } = described;
         let weights = Self {
             architecture,
@@ -241,9 +244,19 @@ pub struct Checkpoint {
     weights: Weights,
     /// `None` if the optimizer has made no update.
     state: Option<WeightFiles>,
+    /// The `ckpt.pt` in its folder, if there is one.
+    beside: Option<NanoGptStamp>,
 }
 
 impl Checkpoint {
+    /// Opens the checkpoint in `dir` that `from` means.
+    pub fn choose(dir: &Path, from: Option<ResumeFrom>) -> Result<Self> {
+        let ChosenCheckpoint { path, nanogpt } = origin::choose(dir, from)?;
+        // What is read later is what was looked at: opening nanoGPT's file identifies it again.
+        let opened = Self::open(&path)?;
+        Ok(Self { beside: opened.beside.or(nanogpt), ..opened })
+    }
+
     /// Opens the checkpoint in `dir` and checks that its files are from one save. If the folder has
     /// only nanoGPT's `ckpt.pt`, opens that.
     pub fn open(dir: &Path) -> Result<Self> {
@@ -256,13 +269,14 @@ impl Checkpoint {
     fn open_nanogpt(disk: &Disk, file: &Path) -> Result<Self> {
         let opened = NanoGpt::open(disk, file)?;
         let is_updated = opened.run.updates > 0;
+        let beside = Some(opened.stamp.clone());
         let (weights, states) = Weights::of_nanogpt(opened);
         let no_optimizer = || CheckpointError::Saved {
             path: file.to_owned(),
             source: SavedError::NoKey { key: "optimizer".to_owned() },
         };
         let states = states.ok_or_else(no_optimizer)?;
-        Ok(Self { weights, state: Some(states).filter(|_| is_updated) })
+        Ok(Self { weights, state: Some(states).filter(|_| is_updated), beside })
     }
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
@@ -289,7 +303,7 @@ impl Checkpoint {
                 });
             }
         }
-        Ok(Self { weights, state: Some(state) })
+        Ok(Self { weights, state: Some(state), beside: None })
     }
 
     /// The model of the weights.
@@ -305,6 +319,11 @@ impl Checkpoint {
     /// The run of nanoGPT's `ckpt.pt`; `None` for our own.
     pub fn nanogpt(&self) -> Option<&NanoGptRun> {
         self.weights.nanogpt()
+    }
+
+    /// Identifies the `ckpt.pt` that it is, or that is next to it; `None` if there is none.
+    pub fn nanogpt_stamp(&self) -> Option<&NanoGptStamp> {
+        self.beside.as_ref()
     }
 
     /// The model as keys of a config.

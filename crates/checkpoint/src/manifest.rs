@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, path::Path};
 use fitgpt_files::disk::Disk;
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointError, Result, SaveId, header::Checksum};
+use super::{CheckpointError, Result, SaveId, header::Checksum, stamp::NanoGptStamp};
 
 /// More than any manifest, which lists four files.
 const MAX_BYTES: u64 = 1 << 20;
@@ -32,6 +32,9 @@ pub(super) struct Manifest {
     pub(super) keep: Retention,
     /// The other files, by name.
     pub(super) files: BTreeMap<String, ManifestFile>,
+    /// The `ckpt.pt` in the run's folder that the run began from, or was told to leave alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) nanogpt: Option<NanoGptStamp>,
     /// The checksum of this document with sixteen zeros in its place.
     checksum: String,
 }
@@ -69,6 +72,7 @@ impl Manifest {
         step: u64,
         keep: Retention,
         files: BTreeMap<String, ManifestFile>,
+        nanogpt: Option<&NanoGptStamp>,
     ) -> Self {
         let mut manifest = Self {
             run_id: run_id.to_owned(),
@@ -76,6 +80,7 @@ impl Manifest {
             step,
             keep,
             files,
+            nanogpt: nanogpt.cloned(),
             checksum: String::new(),
         };
         manifest.checksum = manifest.own_checksum();
@@ -84,12 +89,18 @@ impl Manifest {
 
     /// The manifest of a run that has not saved yet.
     pub(super) fn begun(run_id: &str) -> Self {
-        Self::new(SaveId::NONE, run_id, 0, Retention::ONE, BTreeMap::new())
+        Self::new(SaveId::NONE, run_id, 0, Retention::ONE, BTreeMap::new(), None)
     }
 
     /// Whether it describes a checkpoint, and not only the run.
     pub(super) fn is_saved(&self) -> bool {
         !self.files.is_empty()
+    }
+
+    /// Whether it is later than `last`, and not because steps were undone: the run went on from another
+    /// `ckpt.pt`, and this is the only checkpoint of the steps before that.
+    pub(super) fn is_other_branch(&self, last: &Self) -> bool {
+        self.step > last.step && self.nanogpt != last.nanogpt
     }
 
     /// The text of the file.

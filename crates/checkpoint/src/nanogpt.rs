@@ -38,10 +38,14 @@ use super::{
     folder,
     read::{self, TensorFile},
     shards::{SAVED_FILE, SAVED_INDEX_FILE, WeightFiles},
+    stamp::NanoGptStamp,
 };
 
 /// The name that nanoGPT gives its checkpoints.
 pub const NANOGPT_FILE: &str = "ckpt.pt";
+
+/// The run of ours that a file was exported from. nanoGPT ignores it and does not write it.
+pub(super) const RUN_ID_KEY: &str = "fitgpt_run_id";
 
 /// The prefix of names in a compiled model.
 const COMPILED: &str = "_orig_mod.";
@@ -89,13 +93,16 @@ pub(super) struct NanoGpt {
     /// `None` if the file has no optimizer. Empty before its first update.
     pub(super) states: Option<WeightFiles>,
     pub(super) run: NanoGptRun,
+    pub(super) stamp: NanoGptStamp,
 }
 
 impl NanoGpt {
     /// Reads everything but the values.
     pub(super) fn open(disk: &Disk, path: &Path) -> Result<Self> {
         let of_path = |source| CheckpointError::Saved { path: path.to_owned(), source };
-        let saved = SavedFile::read(read::open(disk, path)?).map_err(of_path)?;
+        let file = read::open(disk, path)?;
+        let stamp = NanoGptStamp::of(&file)?;
+        let saved = SavedFile::read(file).map_err(of_path)?;
         let weights = weights(&saved).map_err(of_path)?;
         let described = describe(path, &saved, &weights)?;
         let layers = described.architecture.model.layers;
@@ -106,6 +113,10 @@ impl NanoGpt {
         let optimizer = optimizer(&saved, &described.architecture).map_err(of_path)?;
         let updates = optimizer.as_ref().map_or(0, |(updates, _)| *updates);
         let run = run(&saved, updates).map_err(of_path)?;
+        let exported_from = match saved.pickle().get(saved.root().map_err(of_path)?, RUN_ID_KEY) {
+            Some(PickleValue::Text(run_id)) => Some(run_id.to_owned()),
+            _ => None,
+        };
         let states = match optimizer {
             None => None,
             Some((_, states)) => {
@@ -119,6 +130,7 @@ impl NanoGpt {
             described,
             weights: WeightFiles::of(weights),
             states,
+            stamp: stamp.with(run.step, exported_from),
             run,
         })
     }

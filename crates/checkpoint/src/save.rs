@@ -16,6 +16,7 @@ use super::{
     load::Weights,
     manifest::{Manifest, ManifestFile, Retention, write_text},
     set_aside,
+    stamp::NanoGptStamp,
     store::{TensorSource, Tensors},
     write,
 };
@@ -47,6 +48,8 @@ pub struct Label<'a> {
     pub keep: Retention,
     /// A number that is the same for equal trainings and differs for others.
     pub fingerprint: u64,
+    /// The `ckpt.pt` in the run's folder, as it was when the run began.
+    pub nanogpt: Option<&'a NanoGptStamp>,
 }
 
 /// Saves weights, optimizer states and `document` as the checkpoint of `dir`, and keeps earlier
@@ -181,7 +184,8 @@ fn write_manifest(
     label: Label<'_>,
     files: BTreeMap<String, ManifestFile>,
 ) -> Result<()> {
-    let manifest = Manifest::new(id, label.run_id, label.step, label.keep, files);
+    let Label { run_id, step, keep, nanogpt, .. } = label;
+    let manifest = Manifest::new(id, run_id, step, keep, files, nanogpt);
     write_text(disk, &folder.join(MANIFEST_FILE), &manifest.to_json())?;
     Ok(())
 }

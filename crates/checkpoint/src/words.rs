@@ -101,6 +101,14 @@ fitgpt_say::messages! {
         ja: "バイアスのないモデルなので `{path}` の `{tensor}` はすべてゼロのはずですが、{found} があります",
         de: "`{tensor}` in `{path}` sollte in einem Modell ohne Bias ganz null sein, gefunden: {found}",
     }
+    two_checkpoints(folder, ours, theirs) {
+        en: "`{folder}` has two checkpoints: FitGPT's {ours}, and a `ckpt.pt` {theirs} that it did not begin from",
+        zh: "`{folder}` 中有两个检查点：FitGPT 的（{ours}），以及一个 `ckpt.pt`（{theirs}），而前者并非由它开始",
+        ja: "`{folder}` にはチェックポイントが 2 つあります。FitGPT のもの（{ours}）と、その出発点ではない `ckpt.pt`（{theirs}）です",
+        de: "`{folder}` hat zwei Checkpoints: den von FitGPT {ours} und eine `ckpt.pt` {theirs}, mit der er nicht begonnen hat",
+    }
+    at_step(step) { en: "at step {step}", zh: "第 {step} 步", ja: "ステップ {step}", de: "bei Schritt {step}" }
+    at_unknown_step() { en: "at an unknown step", zh: "步数未知", ja: "ステップ不明", de: "bei unbekanntem Schritt" }
     mixed(first, second, first_id, second_id) {
         en: "`{first}` and `{second}` come from different saves: {first_id} and {second_id}",
         zh: "`{first}` 与 `{second}` 来自不同的保存：{first_id} 和 {second_id}",
@@ -202,6 +210,11 @@ impl Say for CheckpointError {
             Self::DType { path, tensor, found } => dtype(lang, tensor, path.display(), found),
             Self::BiasNotZero { path, tensor, found } => {
                 bias_not_zero(lang, tensor, path.display(), found)
+            }
+            Self::TwoCheckpoints { folder, ours, theirs } => {
+                let [ours, theirs] = [ours, theirs]
+                    .map(|step| step.map_or_else(|| at_unknown_step(lang), |n| at_step(lang, n)));
+                two_checkpoints(lang, folder.display(), ours, theirs)
             }
             Self::Mixed { first, first_id, second, second_id } => mixed(
                 lang,

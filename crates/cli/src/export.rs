@@ -8,6 +8,7 @@ use fitgpt_commands::{
     Failure,
     export::{ExportFormat, ExportRequest},
 };
+use fitgpt_config::ResumeFrom;
 use serde_json::json;
 
 use super::{Outcome, OutputStyle};
@@ -50,6 +51,13 @@ pub(super) fn command() -> Command {
                 .help("Store the matrices of a GGUF file as this type [default: f16]"),
         )
         .arg(
+            Arg::new("resume_from")
+                .long("resume_from")
+                .value_name("WHOSE")
+                .value_parser(["fitgpt", "nanogpt"])
+                .help("Read this one of two checkpoints in the folder: FitGPT's, or nanoGPT's ckpt.pt"),
+        )
+        .arg(
             Arg::new("overwrite")
                 .long("overwrite")
                 .action(ArgAction::SetTrue)
@@ -73,6 +81,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let path = |name| Path::new(matches.get_one::<String>(name).expect("clap asks for it"));
     let request = ExportRequest {
         model: path("FOLDER"),
+        from: matches.get_one::<String>("resume_from").and_then(|name| ResumeFrom::parse(name)),
         format: format(matches)?,
         out: path("out"),
         replaces: matches.get_flag("overwrite"),

@@ -7,7 +7,7 @@ use fitgpt_checkpoint::output::Replace;
 use fitgpt_commands::{
     Failure,
     engines::ChosenEngines,
-    fit::{OptionsRequest, RankedOptions},
+    fit::{OptionsRequest, RankedOptions, WRITTEN_BY_FIT},
     plan,
     target::EngineChoice,
 };
@@ -41,7 +41,7 @@ pub(super) fn run(matches: &ArgMatches, style: OutputStyle) -> Result<Outcome, F
     let source = args::source(matches, None)?;
     let config = source.written.resolve()?;
     let vocab = plan::vocab(&config)?;
-    args::check_output(matches, "write", Replace::Any)?;
+    args::check_output(matches, "write", Replace::Like(&[WRITTEN_BY_FIT]))?;
     let file = args::last_file(matches)?;
     let ChosenEngines { engines, note } = args::engines(matches, style, &config, &source.written);
     let path = matches.get_one::<String>("write").map(String::as_str);

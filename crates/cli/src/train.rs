@@ -162,7 +162,7 @@ fn train(matches: &ArgMatches, style: OutputStyle, ranks: &Rc<Ranks>) -> Result<
     drawn?;
     drop(opened); // the folder is no longer locked
     match style {
-        OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop)?,
+        OutputStyle::Text => print_end(&config, &folder, ended, &history, &stop),
         OutputStyle::Json => {
             terminal::json(&summary(&config, ended, &history, adapted.as_ref()));
         }
@@ -325,25 +325,27 @@ fn print_end(
     ended: RunEnd,
     history: &LossHistory,
     stop: &StopFlag,
-) -> Result<(), Failure> {
+) {
     if let Some(picture) = curve::draw(&history.steps) {
         let title = words::loss_of_steps(history.steps.len());
         terminal::out(&format!("\n{title}\n{picture}"));
     }
     if ended == RunEnd::Stopped {
         terminal::line(&words::stopped(folder.display()));
-        return Ok(());
+        return;
     }
     if ended == RunEnd::Abandoned || config.eval_only() || history.steps.is_empty() {
-        return Ok(());
+        return;
     }
     terminal::line(&words::a_sample());
-    sample::after_training(config, folder, stop)?;
+    // The run is saved: whatever is missing for a sample is not its failure.
+    if let Err(failure) = sample::after_training(config, folder, stop) {
+        terminal::note(&words::no_sample(failure.message(lang())));
+    }
     terminal::line(&words::saved_in(folder.display()));
     if folder.join(NANOGPT_FILE).is_file() {
         terminal::line(&words::nanogpt_file_is_old(folder.display()));
     }
-    Ok(())
 }
 
 /// What `--json` prints at the end.

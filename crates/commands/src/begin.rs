@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use fitgpt_checkpoint as checkpoint;
-use fitgpt_checkpoint::{Architecture, Checkpoint, Document, RunPosition, Weights};
+use fitgpt_checkpoint::{Architecture, Checkpoint, Document, NanoGptStamp, RunPosition, Weights};
 use fitgpt_config::{Config, ConfigValue, Family, InitFrom, Written};
 use fitgpt_data::{
     Dataset,
@@ -31,11 +31,17 @@ pub enum Start {
 
 impl Start {
     /// The contents of `config.json`. Tokenizer and special tokens are taken over from the weights,
-    /// if they have any.
-    pub fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
+    /// if they have any, unless a resumed run takes over the data's.
+    pub fn architecture(
+        &self,
+        config: &Config,
+        vocab: u32,
+        data: &Dataset,
+        takes_vocabulary: bool,
+    ) -> Architecture {
         let from_data = data.tokenizer().within(vocab);
         let (tokenizer, special_tokens) = match self {
-            Self::Resume(checkpoint, _) if checkpoint.nanogpt().is_none() => {
+            Self::Resume(checkpoint, _) if checkpoint.nanogpt().is_none() && !takes_vocabulary => {
                 let there = checkpoint.architecture();
                 (there.tokenizer.clone(), there.special_tokens.clone())
             }
@@ -54,6 +60,14 @@ impl Start {
             Self::Scratch | Self::Resume(..) => (Some(from_data), Map::new()),
         };
         Architecture { tokenizer, special_tokens, ..setup::architecture(config, vocab) }
+    }
+
+    /// The `ckpt.pt` in the run's folder, which the run continues or leaves alone.
+    pub fn nanogpt(&self, folder: &Path) -> Result<Option<NanoGptStamp>, Failure> {
+        Ok(match self {
+            Self::Resume(checkpoint, _) => checkpoint.nanogpt_stamp().cloned(),
+            Self::Scratch | Self::Pretrained(..) => checkpoint::nanogpt_stamp(folder)?,
+        })
     }
 
     /// The folder whose tokenizer files are copied to the run's folder: the data's, if it has any,
@@ -172,7 +186,7 @@ fn resume(
     note: fn(&Sentence),
 ) -> Result<StartingPoint, Failure> {
     let folder = setup::out_dir(config);
-    let checkpoint = Checkpoint::open(&folder)?;
+    let checkpoint = Checkpoint::choose(&folder, config.resume_from())?;
     let document = match checkpoint.nanogpt() {
         Some(run) => Document::of_nanogpt(run, checkpoint.description()),
         None => checkpoint.document()?,
@@ -246,20 +260,26 @@ fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
 
 fn pretrained(name: &str, config: Config) -> Result<StartingPoint, Failure> {
     let folder = pretrained::find(name).map_err(|not_here| origin::missing(name, &not_here))?;
+    let folder = checkpoint::choose(&folder, config.resume_from())?.path;
     let weights = Weights::open(&folder)?;
     Ok(StartingPoint { config, start: Start::Pretrained(weights, folder) })
 }
 
-/// The folder that a config samples from: its own checkpoint, or the weights that it names.
+/// The folder that a config samples from: its own checkpoint, or the weights that it names; or
+/// nanoGPT's file.
 pub fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
-    match config.init_from() {
+    let from = config.resume_from();
+    Ok(match config.init_from() {
         InitFrom::Scratch | InitFrom::Resume => {
-            Ok(checkpoint::weights_dir(&setup::out_dir(config)))
+            let chosen = checkpoint::choose(&setup::out_dir(config), from)?.path;
+            checkpoint::weights_dir(&chosen)
         }
         InitFrom::Pretrained(name) => {
-            pretrained::find(name).map_err(|not_here| origin::missing(name, &not_here))
+            let found = pretrained::find(name);
+            let found = found.map_err(|not_here| origin::missing(name, &not_here))?;
+            checkpoint::choose(&found, from)?.path
         }
-    }
+    })
 }
 
 /// The lines printed about the weights that a run starts from.
@@ -296,7 +316,7 @@ mod tests {
             scaler: Scaler::NONE,
         };
         let config = Config::default();
-        let mut document = Document::new(&position, &config, None);
+        let mut document = Document::new(&position, &config, None, None);
         match stored {
             Some(name) => document.config.insert("matmul_dtype".to_owned(), name.into()),
             None => document.config.remove("matmul_dtype"),

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
+use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::export::{self, Exported, gguf::GgufType};
+use fitgpt_config::ResumeFrom;
 use fitgpt_files::attempt::Attempt;
 
 use super::Failure;
@@ -23,6 +25,8 @@ pub enum ExportFormat {
 pub struct ExportRequest<'a> {
     /// A run's `out_dir`, a folder of weights, or `ckpt.pt`.
     pub model: &'a Path,
+    /// Which checkpoint, if the folder has two.
+    pub from: Option<ResumeFrom>,
     /// For what.
     pub format: ExportFormat,
     /// The file or the folder to write.
@@ -34,7 +38,8 @@ pub struct ExportRequest<'a> {
 impl ExportRequest<'_> {
     /// Writes it.
     pub fn export(&self) -> Result<Exported, Failure> {
-        let Self { model, format, out, replaces } = *self;
+        let Self { model, from, format, out, replaces } = *self;
+        let model = &checkpoint::choose(model, from)?.path;
         if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|e| Failure::io(Attempt::Create, folder, &e))?;
         }

@@ -110,6 +110,11 @@ impl Failure {
         self.reach != FailureScope::Elsewhere
     }
 
+    /// What went wrong, without place and hints.
+    pub fn message(&self, lang: Lang) -> String {
+        self.message.say(lang)
+    }
+
     /// A file that cannot be read.
     pub fn unreadable(path: &Path, error: &io::Error) -> Self {
         let failure = Self::io(Attempt::Read, path, error).missing(path, error);
@@ -295,6 +300,7 @@ impl From<CheckpointError> for Failure {
         let failure = Self::of("checkpoint", &error);
         match error {
             CheckpointError::Missing { .. } => failure.hint(sentences::train_first()),
+            CheckpointError::TwoCheckpoints { .. } => failure.hint(sentences::choose_one()),
             _ => failure,
         }
     }

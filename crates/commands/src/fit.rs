@@ -16,6 +16,9 @@ use super::{
     target::{DeviceFlags, EngineChoice, PlanTarget},
 };
 
+/// The first line of every config that is written, so that only those are replaced.
+pub const WRITTEN_BY_FIT: &str = "# written by fitgpt fit";
+
 /// What must fit.
 #[derive(Clone, Debug)]
 pub struct OptionsRequest<'a> {
@@ -60,6 +63,8 @@ impl OptionsRequest<'_> {
         let recommended = found.recommended.map(|index| &found.options[index]);
         let changes = recommended.map_or(&[][..], |option| &option.changes);
         let text = fit::write(file, &source.written, changes)?;
+        let is_marked = text.starts_with(WRITTEN_BY_FIT);
+        let text = if is_marked { text } else { format!("{WRITTEN_BY_FIT}\n{text}") };
         let commands =
             found.options.iter().map(|option| source.commands_of(engine, option)).collect();
         let mut notes = target.notes(&config);

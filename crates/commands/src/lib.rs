@@ -26,6 +26,7 @@ pub mod download;
 pub mod prepare;
 pub mod export;
 pub mod begin;
+mod vocabulary;
 pub mod out_dir;
 pub mod prompt;
 pub mod sample;

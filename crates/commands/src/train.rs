@@ -11,12 +11,12 @@ use std::{
 };
 
 use fitgpt_checkpoint::{
-    Architecture, HeldFolder, LOG_FILE, Lock, PositionRows, Scaler,
+    Architecture, HeldFolder, LOG_FILE, Lock, NanoGptStamp, PositionRows, Scaler,
     events::{self, Event, EventLog},
     output,
 };
 use fitgpt_config::{Config, Precision, Written};
-use fitgpt_data::Dataset;
+use fitgpt_data::{Dataset, Vocabulary};
 use fitgpt_exec::{ArenaRefused, Backend, BackendError};
 use fitgpt_files::disk::Disk;
 use fitgpt_fit::fit::Fit;
@@ -45,6 +45,7 @@ use super::{
     prompt, remarks,
     target::{EngineChoice, PlanTarget},
     together::{self, any_no, first_no, together},
+    vocabulary,
 };
 use crate::words::train as words;
 
@@ -79,6 +80,8 @@ pub struct PlannedRun {
     /// What it starts from.
     pub start: Start,
     data: Dataset,
+    /// Whether a resumed run goes on with the data's tokenizer instead of its own.
+    takes_vocabulary: bool,
     here: LocalPlanner,
     planned: RunSetup,
     /// What was changed so that it fits, if it was asked for and necessary.
@@ -113,6 +116,9 @@ pub struct OpenRun {
     saved: Option<u64>,
     architecture: Architecture,
     tokenizer_folder: Option<PathBuf>,
+    vocabulary: Vocabulary,
+    /// The `ckpt.pt` in the folder.
+    nanogpt: Option<NanoGptStamp>,
     samples: Option<Samples>,
 }
 
@@ -147,6 +153,8 @@ impl PlannedRun {
         let data = Dataset::open(beginning.config.dataset(), Path::new("."));
         let data = together(ranks, data.map_err(Failure::from))?;
         together(ranks, check_same_data(ranks, &data))?;
+        let taken = vocabulary::check(&beginning.start, &beginning.config, &data, request.note);
+        let takes_vocabulary = together(ranks, taken)?;
         let vocab = vocab(&beginning.config, &data)
             .and_then(|vocab| beginning.check_shape(vocab).map(|()| vocab));
         let vocab = together(ranks, vocab)?;
@@ -168,7 +176,19 @@ impl PlannedRun {
         let StartingPoint { config: as_written, start } = beginning;
         let config = with_choices(&as_written, &planned, &here)?;
         let ranks = Rc::clone(ranks);
-        Ok(Self { request, ranks, as_written, config, start, data, here, planned, adapted, least })
+        Ok(Self {
+            request,
+            ranks,
+            as_written,
+            config,
+            start,
+            data,
+            takes_vocabulary,
+            here,
+            planned,
+            adapted,
+            least,
+        })
     }
 
     /// What is to be said about the learning rate, if anything.
@@ -309,10 +329,12 @@ impl PlannedRun {
     /// Begins the run in its folder, on the root.
     fn begin(self, lock: Lock, backend: Box<dyn Backend>) -> Result<Opening, Failure> {
         let Self { request, ranks, config, start, data, here, planned, adapted, .. } = self;
+        let vocabulary = data.vocabulary()?;
         let folder = setup::out_dir(&config);
         let log = folder.join(LOG_FILE);
-        let architecture = start.architecture(&config, here.vocab, &data);
+        let architecture = start.architecture(&config, here.vocab, &data, self.takes_vocabulary);
         let tokenizer_folder = start.tokenizer_folder(&data).map(Path::to_owned);
+        let nanogpt = start.nanogpt(&folder)?;
         let begun = out_dir::begin(&folder, &start, &log, request.note)?;
         train::write_tokenizer(tokenizer_folder.as_deref(), &architecture, &folder)?;
         let samples = prompt::in_training(&config, &folder, &architecture)?;
@@ -353,6 +375,8 @@ impl PlannedRun {
             saved,
             architecture,
             tokenizer_folder,
+            vocabulary,
+            nanogpt,
             samples,
         })))
     }
@@ -420,6 +444,8 @@ impl OpenRun {
             saved: self.saved,
             run_id: run_id.clone(),
             samples: self.samples.take(),
+            vocabulary: self.vocabulary.clone(),
+            nanogpt: self.nanogpt.clone(),
             evaluated: LossHistory::of_log(&self.log)?.evaluations.pop(),
         };
         let mut plan = serde_json::to_value(&self.report).expect("a report is plain data");

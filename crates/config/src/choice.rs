@@ -262,6 +262,32 @@ impl InitFrom {
     }
 }
 
+/// Whose checkpoint is continued if a folder has two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResumeFrom {
+    /// Ours.
+    FitGpt,
+    /// nanoGPT's `ckpt.pt`.
+    NanoGpt,
+}
+
+impl ResumeFrom {
+    /// As written in a config.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FitGpt => "fitgpt",
+            Self::NanoGpt => "nanogpt",
+        }
+    }
+
+    pub(super) const NAMES: &'static [&'static str] = &["fitgpt", "nanogpt"];
+
+    /// The one of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::FitGpt, Self::NanoGpt].into_iter().find(|it| it.name() == name)
+    }
+}
+
 /// The requested device. Displays as written in a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceChoice {
@@ -336,6 +362,9 @@ mod tests {
         }
         for name in Family::NAMES {
             assert_eq!(Family::parse(name).unwrap().name(), *name);
+        }
+        for name in ResumeFrom::NAMES {
+            assert_eq!(ResumeFrom::parse(name).unwrap().name(), *name);
         }
         for name in InitFrom::NAMES {
             assert_eq!(InitFrom::parse(name).unwrap().name(), *name);

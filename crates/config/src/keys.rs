@@ -12,7 +12,9 @@ use super::{
     key::{Key, KeyGroup, ValueRange},
     limits::{CHANNELS, HEADS, LAYERS, POSITIONS, SEQUENCES, VOCABULARY},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
-    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, ProductsChoice, Setting},
+    setting::{
+        BiasChoice, Budget, Dtype, Inherited, InheritedReal, OriginChoice, ProductsChoice, Setting,
+    },
     value::ConfigValue,
 };
 
@@ -190,6 +192,10 @@ macro_rules! key_table {
                 "Draw all random numbers from this seed";
             FitGpt threads: u32 = int(0), THREADS,
                 "Run on N threads of the CPU; 0: all";
+            FitGpt resume_from: OriginChoice = ConfigValue::None, ANY,
+                "Of two checkpoints in out_dir continue or sample this one: 'fitgpt' or 'nanogpt' (ckpt.pt); unset: FitGPT's, unless ckpt.pt is another than it began from";
+            FitGpt new_vocabulary: bool = boolean(false), ANY,
+                "Resume on data whose tokens mean something else than those of the checkpoint; the run takes over the data's tokenizer";
             FitGpt sample_interval: u64 = int(0), NUMBER,
                 "Write a sample to the log every N steps; 0: never";
             FitGpt keep_checkpoints: u32 = int(2), SIZE,

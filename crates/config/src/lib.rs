@@ -37,7 +37,7 @@ mod tests;
 pub use self::{
     choice::{
         AttentionBias, DeviceChoice, Family, GPT2_VOCAB, GradCheckpoint, InitFrom, PADDED_VOCAB,
-        Precision, RopeSetting,
+        Precision, ResumeFrom, RopeSetting,
     },
     error::{ConfigError, FamilyRule, Location},
     key::{Key, KeyGroup, ValueKind, ValueRange},

@@ -9,7 +9,9 @@ use super::{
     key::{Key, KeyGroup, ValueKind},
     keys::{KEYS, key_table},
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
-    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, ProductsChoice, Setting},
+    setting::{
+        BiasChoice, Budget, Dtype, Inherited, InheritedReal, OriginChoice, ProductsChoice, Setting,
+    },
     value::{ConfigValue, excerpt},
     written::Written,
 };

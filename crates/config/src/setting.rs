@@ -4,7 +4,8 @@ use fitgpt_program::{AdjustLr, Gelu, Products};
 
 use super::{
     choice::{
-        AttentionBias, DeviceChoice, Family, GradCheckpoint, InitFrom, Precision, RopeSetting,
+        AttentionBias, DeviceChoice, Family, GradCheckpoint, InitFrom, Precision, ResumeFrom,
+        RopeSetting,
     },
     key::ValueKind,
     optimizer::{MuonCoefficients, MuonDtype, OptimizerChoice},
@@ -18,6 +19,8 @@ pub(super) type Dtype = Option<Precision>;
 pub(super) type ProductsChoice = Option<Products>;
 /// `memory_budget` in bytes; if unset, what the device has free.
 pub(super) type Budget = Option<u64>;
+/// `resume_from`; if unset, there must be no doubt.
+pub(super) type OriginChoice = Option<ResumeFrom>;
 /// A size whose 0 means another key's value; the getter resolves it.
 pub(super) type Inherited = u32;
 /// A number whose 0 means another key's value; the getter resolves it.
@@ -198,6 +201,21 @@ impl Setting for BiasChoice {
 
     fn write(&self) -> ConfigValue {
         self.map_or(ConfigValue::None, |bias| bias.name().into())
+    }
+}
+
+impl Setting for OriginChoice {
+    const KIND: ValueKind = ValueKind::ChoiceOrNone(ResumeFrom::NAMES);
+
+    fn read(value: &ConfigValue) -> Option<Self> {
+        if *value == ConfigValue::None {
+            return Some(None);
+        }
+        ResumeFrom::parse(text_of(value)?).map(Some)
+    }
+
+    fn write(&self) -> ConfigValue {
+        self.map_or(ConfigValue::None, |origin| origin.name().into())
     }
 }
 

@@ -39,6 +39,11 @@ pub enum DataError {
         /// Which file.
         path: PathBuf,
     },
+    /// Git LFS has not fetched the file.
+    LfsPointer {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The file ends inside a token.
     OddLength {
         /// Which file.

@@ -25,6 +25,7 @@ pub mod stories;
 pub mod tokens;
 mod batches;
 mod fingerprint;
+mod vocabulary;
 
 use std::path::{Path, PathBuf};
 
@@ -36,12 +37,16 @@ pub use self::{
     fingerprint::{FileFingerprint, Fingerprint},
     meta::Meta,
     tokens::Tokens,
+    vocabulary::{Vocabulary, VocabularyKind},
 };
 pub use crate::error::MetaError;
 use crate::{tokenizer::Tokenizer, tokens::WIDE_EXTENSION};
 
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
 pub const GPT2_VOCAB_SIZE: u32 = fitgpt_config::PADDED_VOCAB;
+
+/// How a pointer of Git LFS begins.
+pub const LFS_POINTER: &[u8; 43] = b"version https://git-lfs.github.com/spec/v1\n";
 
 /// The built-in dataset, written on first use.
 pub const STORIES: &str = "stories";
@@ -111,6 +116,11 @@ impl Dataset {
             train: FileFingerprint::of(&self.train)?,
             val: FileFingerprint::of(&self.val)?,
         })
+    }
+
+    /// What its tokens mean.
+    pub fn vocabulary(&self) -> Result<Vocabulary, DataError> {
+        Vocabulary::of(&self.tokenizer(), self.vocab_size(), Some(&self.folder))
     }
 
     /// The vocabulary of `meta.pkl`, else GPT-2's.

@@ -2,9 +2,9 @@
 //!
 //! It is a pickled dict: `vocab_size`, `itos` (id to symbol) and `stoi` (symbol to id).
 
-use std::{fs::File, io::Read, path::Path};
+use std::{io::Read, path::Path};
 
-use fitgpt_files::attempt::Attempt;
+use fitgpt_files::{attempt::Attempt, os};
 use fitgpt_pickle::{Pickle, PickleValue};
 
 use super::{DataError, MetaError};
@@ -32,15 +32,15 @@ impl Meta {
     /// Reads `path`; `None` if there is no such file.
     pub fn open(path: &Path) -> Result<Option<Self>, DataError> {
         let io = |source| DataError::Io { action: Attempt::Read, path: path.to_owned(), source };
-        let file = match File::open(path) {
+        let file = match os::open_regular(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+                return Err(DataError::NotAFile { path: path.to_owned() });
+            }
             Err(error) => return Err(io(error)),
         };
         let facts = file.metadata().map_err(io)?;
-        if !facts.is_file() {
-            return Err(DataError::NotAFile { path: path.to_owned() });
-        }
         if facts.len() > LIMIT_BYTES {
             let (path, bytes) = (path.to_owned(), facts.len());
             return Err(DataError::MetaTooLarge { path, bytes, limit: LIMIT_BYTES });

@@ -16,7 +16,7 @@ use std::{
 
 use fitgpt_files::{attempt::Attempt, os};
 
-use super::DataError;
+use super::{DataError, LFS_POINTER};
 
 /// The end of the name of a file of 32-bit tokens.
 pub(crate) const WIDE_EXTENSION: &str = ".u32.bin";
@@ -147,6 +147,13 @@ impl Tokens {
     }
 }
 
+/// Whether a file is what Git LFS puts in the place of a large one. Its text is even a valid file of
+/// 16-bit tokens.
+fn is_lfs_pointer(file: &File) -> bool {
+    let mut start = [0; LFS_POINTER.len()];
+    os::read_exact_at(file, &mut start, 0).is_ok() && start == *LFS_POINTER
+}
+
 impl TokenFile {
     fn open(path: PathBuf, start: u64, start_byte: u64) -> Result<Self, DataError> {
         let file = match os::open_regular(&path) {
@@ -165,6 +172,9 @@ impl TokenFile {
         };
         if bytes == 0 {
             return Err(DataError::Empty { path });
+        }
+        if is_lfs_pointer(&file) {
+            return Err(DataError::LfsPointer { path });
         }
         let is_wide = path.to_string_lossy().ends_with(WIDE_EXTENSION);
         let (width, header_bytes) =

@@ -39,6 +39,12 @@ fitgpt_say::messages! {
     empty(path) {
         en: "`{path}` holds no tokens", zh: "`{path}` 中没有 token", ja: "`{path}` にトークンがありません", de: "`{path}` enthält keine Tokens",
     }
+    lfs_pointer(path) {
+        en: "`{path}` is a pointer of Git LFS and not the file itself; `git lfs pull` fetches it",
+        zh: "`{path}` 是 Git LFS 的指针，而不是文件本身；`git lfs pull` 会下载它",
+        ja: "`{path}` はファイルそのものではなく Git LFS のポインタです。`git lfs pull` で取得できます",
+        de: "`{path}` ist ein Zeiger von Git LFS und nicht die Datei selbst; `git lfs pull` holt sie",
+    }
     odd_length(path, bytes, width) {
         en: "`{path}` ends inside a token: its {bytes} bytes are not a multiple of {width}",
         zh: "`{path}` 在一个 token 中间结束：{bytes} 字节不是 {width} 的整数倍",
@@ -179,6 +185,7 @@ impl Say for DataError {
             Self::NotAFile { path } => not_a_file(lang, path.display()),
             Self::Io { action, path, source } => action.failed(lang, path, source),
             Self::Empty { path } => empty(lang, path.display()),
+            Self::LfsPointer { path } => lfs_pointer(lang, path.display()),
             Self::OddLength { path, bytes, width } => {
                 odd_length(lang, path.display(), bytes, width)
             }

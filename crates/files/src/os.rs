@@ -152,15 +152,26 @@ pub(crate) fn is_ignored(_: i32) -> bool {
 
 /// The text of a regular file of at most `limit_bytes`.
 pub fn read_text(path: &Path, limit_bytes: u64) -> io::Result<String> {
+    let mut text = String::new();
+    io::Read::read_to_string(&mut open_limited(path, limit_bytes)?, &mut text)?;
+    Ok(text)
+}
+
+/// The bytes of a regular file of at most `limit_bytes`.
+pub fn read_bytes(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut open_limited(path, limit_bytes)?, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_limited(path: &Path, limit_bytes: u64) -> io::Result<io::Take<File>> {
     let file = open_regular(path)?;
     let bytes = file.metadata()?.len();
     if bytes > limit_bytes {
         let message = format!("it has {bytes} bytes, more than the limit of {limit_bytes}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    let mut text = String::new();
-    io::Read::read_to_string(&mut io::Read::take(file, limit_bytes), &mut text)?;
-    Ok(text)
+    Ok(io::Read::take(file, limit_bytes))
 }
 
 /// The cores that this process may run on, in the system's format; empty if unknown.

@@ -1,4 +1,6 @@
-//! The encoding that bytes look like if they are not UTF-8.
+//! What bytes look like if they are not UTF-8: another encoding, or tokens.
+
+use std::path::Path;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 
@@ -9,6 +11,13 @@ const LEAST_BYTES: usize = 4;
 const LEAST_TWO_BYTE: usize = 16;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Whether a file is called as datasets call their tokens.
+pub(super) fn is_of_tokens(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_split = |name: &str| ["train", "val"].iter().any(|split| name.contains(split));
+    name.strip_suffix(".bin").is_some_and(is_split)
+}
 
 /// The name of a two-byte encoding that the beginning of a text has, as `iconv` spells it.
 pub(super) fn of_two_bytes(first: &[u8]) -> Option<&'static str> {

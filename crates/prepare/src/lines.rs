@@ -9,9 +9,11 @@ use std::{
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use fitgpt_data::{DataError, LFS_POINTER};
+
 use super::{
     Invalid, PrepareError,
-    encoding::{self, BYTE_ORDER_MARK},
+    encoding::{self, BYTE_ORDER_MARK, is_of_tokens},
     error::JsonKind,
 };
 
@@ -88,8 +90,14 @@ impl<'a> Lines<'a> {
             self.line.drain(..BYTE_ORDER_MARK.len());
             self.line_at += BYTE_ORDER_MARK.len() as u64;
         }
+        // A line has no line break.
+        if self.line.starts_with(LFS_POINTER.trim_ascii_end()) {
+            let path = self.path.to_owned();
+            return Err(PrepareError::Shard { source: DataError::LfsPointer { path } });
+        }
         let encoding = encoding::of_two_bytes(&self.line);
-        if encoding.is_some() && self.invalid == Invalid::Refuse {
+        let is_tokens = is_of_tokens(self.path) && self.line.contains(&0);
+        if (encoding.is_some() || is_tokens) && self.invalid == Invalid::Refuse {
             let path = self.path.to_owned();
             return Err(PrepareError::NotUtf8 { path, offset: 0, encoding });
         }

@@ -2,10 +2,12 @@
 
 use std::{io::Read, path::Path};
 
+use fitgpt_data::{DataError, LFS_POINTER};
+
 use super::{
     Invalid, PrepareError,
     cut::{PIECE_BYTES, cut},
-    encoding::{self, BYTE_ORDER_MARK},
+    encoding::{self, BYTE_ORDER_MARK, is_of_tokens},
 };
 
 /// How much is read at once.
@@ -72,8 +74,14 @@ impl<'a> Pieces<'a> {
             self.chunk.drain(..BYTE_ORDER_MARK.len());
             self.chunk_at = BYTE_ORDER_MARK.len() as u64;
         }
+        // A line has no line break.
+        if self.chunk.starts_with(LFS_POINTER.trim_ascii_end()) {
+            let path = self.path.to_owned();
+            return Err(PrepareError::Shard { source: DataError::LfsPointer { path } });
+        }
         let encoding = encoding::of_two_bytes(&self.chunk);
-        if encoding.is_some() && self.invalid == Invalid::Refuse {
+        let is_tokens = is_of_tokens(self.path) && self.chunk.contains(&0);
+        if (encoding.is_some() || is_tokens) && self.invalid == Invalid::Refuse {
             let path = self.path.to_owned();
             return Err(PrepareError::NotUtf8 { path, offset: 0, encoding });
         }

@@ -1,17 +1,15 @@
 //! What the tokens of a dataset mean: their encoder, and the files that describe them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use fitgpt_data::{
     Meta,
     tokenizer::{
-        END_OF_TEXT, END_OF_TEXT_SPELLING, EndOfTextOrigin, EndOfTextToken, Json, TOKENIZER_FILE,
-        Tokenizer, TokenizerError, huggingface,
+        END_OF_TEXT, END_OF_TEXT_SPELLING, EndOfTextOrigin, EndOfTextToken, FILE_LIMIT_BYTES, Json,
+        TOKENIZER_FILE, Tokenizer, TokenizerError, huggingface,
     },
 };
+use fitgpt_files::os;
 
 use super::{
     EndOfText, Options, PrepareError, Vocabulary, need::DiskNeed, shards::TokenWidth,
@@ -136,7 +134,8 @@ impl JsonFile {
     }
 
     fn open(path: &Path) -> Result<Self, PrepareError> {
-        let bytes = fs::read(path).map_err(|source| PrepareError::reading(path, source))?;
+        let bytes = os::read_bytes(path, FILE_LIMIT_BYTES);
+        let bytes = bytes.map_err(|source| PrepareError::reading(path, source))?;
         let json =
             Json::open_for_documents(path).map_err(|source| PrepareError::Encode { source })?;
         Ok(Self { path: path.to_owned(), bytes, json })

@@ -6,6 +6,7 @@ use fitgpt_say::{Lang, Say};
 
 use super::{
     EXTENSIONS,
+    encoding::is_of_tokens,
     error::{HeldOut, JsonKind, PrepareError, file_name},
     need::DiskNeed,
 };
@@ -68,6 +69,13 @@ fitgpt_say::messages! {
         zh: "`{path}` 不是 UTF-8 文本：第 {offset} 字节；`--lossy` 会替换这类字节",
         ja: "`{path}` は UTF-8 テキストではありません: バイト {offset}。`--lossy` でそのようなバイトを置き換えられます",
         de: "`{path}` ist kein UTF-8-Text: Byte {offset}; `--lossy` ersetzt solche Bytes",
+    }
+    /// A file of tokens.
+    file_of_tokens(path, folder) {
+        en: "`{path}` is not text: it has the name of a file of tokens, and nothing is left to prepare; `--dataset={folder}` trains on its folder",
+        zh: "`{path}` 不是文本：从文件名看它是 token 文件，无需再准备；`--dataset={folder}` 可直接用其文件夹训练",
+        ja: "`{path}` はテキストではありません。名前からするとトークンのファイルで、準備は済んでいます。`--dataset={folder}` でそのフォルダを使って学習できます",
+        de: "`{path}` ist kein Text: dem Namen nach ist es eine Datei mit Tokens, und es bleibt nichts vorzubereiten; `--dataset={folder}` trainiert mit ihrem Ordner",
     }
     /// The whole text has another encoding.
     other_encoding(path, encoding, command) {
@@ -193,6 +201,10 @@ impl Say for PrepareError {
                     need_range(lang, usual_bytes, most_bytes)
                 };
                 too_little_disk(lang, need, free_bytes)
+            }
+            Self::NotUtf8 { path, .. } if is_of_tokens(path) => {
+                let folder = path.parent().unwrap_or(Path::new("."));
+                file_of_tokens(lang, path.display(), folder.display())
             }
             Self::NotUtf8 { path, offset, encoding: None } => {
                 not_utf8(lang, path.display(), offset)

@@ -18,13 +18,13 @@ use std::{
 
 use fitgpt_checkpoint as checkpoint;
 use fitgpt_checkpoint::{
-    Architecture, CheckpointError, Contents, Document, HeldFolder, LOG_FILE, Label, Retention,
-    RunPosition,
+    Architecture, CheckpointError, Contents, Document, HeldFolder, LOG_FILE, Label, NanoGptStamp,
+    Retention, RunPosition,
     events::{self, Event, EventError, EventLog},
 };
 use fitgpt_config::Config;
 use fitgpt_data::{
-    Split,
+    Split, Vocabulary,
     tokenizer::{Tokenizer, huggingface},
 };
 use fitgpt_files::disk::Disk;
@@ -221,6 +221,10 @@ pub struct Run<'a> {
     pub run_id: String,
     /// What is sampled, if the config asks for it.
     pub samples: Option<Samples>,
+    /// The `ckpt.pt` in the folder, as it was when the run began.
+    pub nanogpt: Option<NanoGptStamp>,
+    /// What the tokens of the data mean.
+    pub vocabulary: Vocabulary,
     /// The last evaluation and its step, including earlier parts of a resumed run.
     pub evaluated: Option<(u64, Evaluated)>,
 }
@@ -345,8 +349,10 @@ impl Run<'_> {
             if !config.always_save_checkpoint() && step > 0 {
                 let folder = checkpoint::best_dir(self.held.dir());
                 let tensors = &self.trainer.tensors().clone();
+                let (run_id, nanogpt) = (&self.run_id, self.nanogpt.as_ref());
+                let keep = Retention::ONE;
                 let fingerprint = self.trainer.fingerprint_of_steps();
-                let label = Label { run_id: &self.run_id, step, keep: Retention::ONE, fingerprint };
+                let label = Label { run_id, step, keep, fingerprint, nanogpt };
                 let (architecture, held) = (&self.architecture, Some(&*self.held));
                 let contents = Contents { architecture, tensors, label, held };
                 checkpoint::save_weights(&folder, contents, &mut self.trainer)
@@ -431,12 +437,14 @@ impl Run<'_> {
         self.events.sync()?;
         let config = self.trainer.config();
         let data = self.trainer.fingerprint();
-        let document = Document::new(&self.trainer.position, config, Some(data));
+        let vocabulary = Some(self.vocabulary.clone());
+        let document = Document::new(&self.trainer.position, config, Some(data), vocabulary);
         let (last, best_step) = (config.keep_checkpoints(), self.trainer.position.best_step);
         let keep = Retention { last: last.into(), best_step };
         let tensors = &self.trainer.tensors().clone();
+        let (run_id, nanogpt) = (&self.run_id, self.nanogpt.as_ref());
         let fingerprint = self.trainer.fingerprint_of_steps();
-        let label = Label { run_id: &self.run_id, step, keep, fingerprint };
+        let label = Label { run_id, step, keep, fingerprint, nanogpt };
         let (architecture, held) = (&self.architecture, Some(&*self.held));
         let contents = Contents { architecture, tensors, label, held };
         let id = checkpoint::save(

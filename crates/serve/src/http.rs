@@ -5,8 +5,8 @@
 //! response. `httparse` parses the head; a body needs a `Content-Length`.
 
 use std::{
+    fmt,
     io::{self, Read, Write},
-    net::{Shutdown, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -19,9 +19,22 @@ const MAX_HEADERS: usize = 64;
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a client may take to send its body, and to read a response.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// What a body must bring on average after [`BODY_GRACE`]. The slowest of today's networks bring more.
+const BODY_BYTES_PER_S: f64 = 16384.0;
+const BODY_GRACE: Duration = Duration::from_secs(2);
 /// How much a client may still send after it was refused, so that it can read the response.
 const MAX_DRAINED_BYTES: usize = 4 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// A connection to a client.
+pub trait Wire: fmt::Debug {
+    /// Reads some bytes within this time; 0 if the client sends no more.
+    fn read(&self, bytes: &mut [u8], within: Duration) -> io::Result<usize>;
+    /// Writes some bytes within this time.
+    fn write(&self, bytes: &[u8], within: Duration) -> io::Result<usize>;
+    /// Says that nothing more will be written.
+    fn finish(&self) -> io::Result<()>;
+}
 
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +62,12 @@ pub struct Request<'a> {
 struct Body<'a> {
     /// The bytes that arrived together with the head.
     start: io::Cursor<Vec<u8>>,
-    stream: Timed<'a>,
+    wire: &'a dyn Wire,
+    /// When its head was there.
+    since: Instant,
     left_bytes: u64,
+    /// What has been read of it.
+    read_bytes: u64,
 }
 
 /// A refused request: its status and the reason.
@@ -71,7 +88,7 @@ pub const fn refuse(status: u16, message: &'static str) -> Refusal {
 /// extend it.
 #[derive(Clone, Copy, Debug)]
 struct Timed<'a> {
-    stream: &'a TcpStream,
+    wire: &'a dyn Wire,
     until: Instant,
 }
 
@@ -84,19 +101,26 @@ impl Timed<'_> {
 
 impl Read for Timed<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(bytes)
+        self.wire.read(bytes, self.left()?)
     }
 }
 
 impl Write for Timed<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write(bytes)
+        self.wire.write(bytes, self.left()?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Body<'_> {
+    /// Until when the next bytes must be there: a slow sender would keep others from what it has, such
+    /// as the permit to upload.
+    fn until(&self) -> Instant {
+        let earned = Duration::from_secs_f64(self.read_bytes as f64 / BODY_BYTES_PER_S);
+        self.since + (BODY_GRACE + earned).min(BODY_TIME)
     }
 }
 
@@ -108,12 +132,13 @@ impl Read for Body<'_> {
         }
         let mut count = self.start.read(&mut bytes[..most])?;
         if count == 0 {
-            count = self.stream.read(&mut bytes[..most])?;
+            count = Timed { wire: self.wire, until: self.until() }.read(&mut bytes[..most])?;
         }
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.left_bytes -= count as u64;
+        self.read_bytes += count as u64;
         Ok(count)
     }
 }
@@ -121,13 +146,13 @@ impl Read for Body<'_> {
 impl<'a> Request<'a> {
     /// Reads the head of a request; `None` if the client sends none. `ahead` is what has been read
     /// of the connection after the request before.
-    pub fn read(stream: &'a TcpStream, ahead: Vec<u8>) -> Result<Option<Self>, Refusal> {
-        let mut timed = Timed { stream, until: Instant::now() + HEAD_TIME };
+    pub fn read(wire: &'a dyn Wire, ahead: Vec<u8>) -> Result<Option<Self>, Refusal> {
+        let mut timed = Timed { wire, until: Instant::now() + HEAD_TIME };
         let mut bytes = ahead;
         let mut chunk = [0; 2048];
         loop {
             if !bytes.is_empty()
-                && let Some(request) = Self::parse(&bytes, stream)?
+                && let Some(request) = Self::parse(&bytes, wire)?
             {
                 return Ok(Some(request));
             }
@@ -144,7 +169,7 @@ impl<'a> Request<'a> {
     }
 
     /// The request at the start of `bytes`; `None` if its head is incomplete.
-    fn parse(bytes: &[u8], stream: &'a TcpStream) -> Result<Option<Self>, Refusal> {
+    fn parse(bytes: &[u8], wire: &'a dyn Wire) -> Result<Option<Self>, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
         let length = match head.parse(bytes) {
@@ -176,8 +201,10 @@ impl<'a> Request<'a> {
             headers,
             body: Body {
                 start: io::Cursor::new(bytes[length..].to_vec()),
-                stream: Timed { stream, until: Instant::now() + BODY_TIME },
+                wire,
+                since: Instant::now(),
                 left_bytes: 0,
+                read_bytes: 0,
             },
         };
         request.body.left_bytes = request.content_length()?;
@@ -356,11 +383,11 @@ pub enum Connection {
 
 /// Writes an answer. After a stream of events the connection is closed in any case.
 pub(super) fn respond(
-    stream: &TcpStream,
+    wire: &dyn Wire,
     response: Response,
     connection: Connection,
 ) -> io::Result<()> {
-    let mut timed = Timed { stream, until: Instant::now() + BODY_TIME };
+    let mut timed = Timed { wire, until: Instant::now() + BODY_TIME };
     let is_stream = response.is_stream();
     let Response { status, content_type, headers, body } = response;
     let mut head = format!("HTTP/1.1 {status} {}\r\n{SAFE}", reason(status));
@@ -383,7 +410,7 @@ pub(super) fn respond(
             head.push_str("\r\n");
             timed.write_all(head.as_bytes())?;
             let ResponseBody::Events(write) = body else { unreachable!("matched above") };
-            return write(&mut EventStream { stream });
+            return write(&mut EventStream { wire });
         }
     };
     head.extend(["Content-Length: ", &bytes.len().to_string(), "\r\n\r\n"]);
@@ -399,9 +426,9 @@ pub(super) fn respond(
 
 /// Ends a connection whose request may not have been read completely. Closing it at once would
 /// reset it, and the client would not see the response.
-pub(super) fn finish(stream: &TcpStream) {
-    let _ = stream.shutdown(Shutdown::Write);
-    let mut timed = Timed { stream, until: Instant::now() + DRAIN_TIME };
+pub(super) fn finish(wire: &dyn Wire) {
+    let _ = wire.finish();
+    let mut timed = Timed { wire, until: Instant::now() + DRAIN_TIME };
     let mut chunk = [0; 16 << 10];
     let mut drained = 0;
     while drained < MAX_DRAINED_BYTES {
@@ -414,7 +441,7 @@ pub(super) fn finish(stream: &TcpStream) {
 
 /// A stream of server-sent events.
 pub struct EventStream<'a> {
-    stream: &'a TcpStream,
+    wire: &'a dyn Wire,
 }
 
 impl EventStream<'_> {
@@ -433,7 +460,7 @@ impl EventStream<'_> {
 
     fn write(&mut self, text: &str) -> io::Result<()> {
         let until = Instant::now() + Self::TIMEOUT;
-        Timed { stream: self.stream, until }.write_all(text.as_bytes())
+        Timed { wire: self.wire, until }.write_all(text.as_bytes())
     }
 }
 
@@ -461,18 +488,12 @@ fn reason(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
+    use crate::memory::MemoryWire;
 
     /// What a server makes of these bytes, which are more than none.
     fn parsed<T>(bytes: &[u8], check: impl FnOnce(Result<Request<'_>, Refusal>) -> T) -> T {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(bytes).unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        check(Request::read(&stream, Vec::new()).map(Option::unwrap))
+        check(Request::read(&MemoryWire::new(bytes), Vec::new()).map(Option::unwrap))
     }
 
     fn status(bytes: &[u8]) -> u16 {
@@ -542,6 +563,43 @@ mod tests {
         assert_eq!(status(long.as_bytes()), 431);
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(MAX_HEADERS + 1));
         assert_eq!(status(many.as_bytes()), 431);
+    }
+
+    /// A client that sends one byte of its body at a time.
+    #[derive(Debug)]
+    struct Dripping;
+
+    impl Wire for Dripping {
+        fn read(&self, bytes: &mut [u8], within: Duration) -> io::Result<usize> {
+            assert!(within <= BODY_TIME, "{within:?}");
+            bytes[0] = b' ';
+            Ok(1)
+        }
+
+        fn write(&self, _: &[u8], _: Duration) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn finish(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_body_must_come_at_a_rate() {
+        let head = b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n";
+        let mut request = Request::read(&Dripping, head.to_vec()).unwrap().unwrap();
+        let body = &mut request.body;
+        body.read_exact(&mut [0; 10]).unwrap();
+        // Ten bytes later the grace is over, and a megabyte later it is not.
+        body.since = Instant::now().checked_sub(BODY_GRACE).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(body.read(&mut [0; 10]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        body.read_bytes = 1 << 20;
+        body.read_exact(&mut [0; 10]).unwrap();
+        body.since = Instant::now().checked_sub(BODY_TIME).unwrap();
+        body.read_bytes = 1 << 40;
+        assert_eq!(body.read(&mut [0; 10]).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

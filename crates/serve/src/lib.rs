@@ -20,20 +20,20 @@
 #![forbid(unsafe_code)]
 
 mod http;
+mod connections;
+mod memory;
 mod guard;
 mod page;
 mod labels;
 mod runs;
 mod record;
 
-use std::{
-    io,
-    net::{TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};
+
+use self::{
+    connections::{Connections, Place},
+    http::Wire,
+    memory::MemoryWire,
 };
 
 pub use self::{
@@ -62,59 +62,56 @@ pub trait Service: Send + Sync + 'static {
 /// Serves every connection of `listener` until the process ends.
 pub fn serve(listener: TcpListener, guard: Guard, service: impl Service) -> io::Result<()> {
     let shared = Arc::new((guard, service));
-    let open = Arc::new(AtomicUsize::new(0));
+    let connections = Connections::new(MAX_CONNECTIONS);
     thread::Builder::new().name("accept".to_owned()).spawn(move || {
         for stream in listener.incoming() {
             // Out of file handles, or already disconnected: later connections may work.
             let Ok(stream) = stream else {
-                thread::sleep(std::time::Duration::from_millis(20));
+                thread::sleep(Duration::from_millis(20));
                 continue;
             };
             let _ = stream.set_nodelay(true);
-            if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                open.fetch_sub(1, Ordering::Relaxed);
-                // Small enough for the socket's buffer, so that it cannot block.
-                let busy = refuse(503, "too many connections");
-                let _ = http::respond(&stream, busy.into(), Connection::Closed);
-                continue;
-            }
-            let (shared, slot) = (Arc::clone(&shared), ConnectionPermit(Arc::clone(&open)));
+            let place = match connections.place(stream) {
+                Ok(place) => place,
+                Err(client) => {
+                    // Small enough for the socket's buffer, so that it cannot block.
+                    let busy = refuse(503, "too many connections");
+                    let _ = http::respond(&*client, busy.into(), Connection::Closed);
+                    continue;
+                }
+            };
+            let shared = Arc::clone(&shared);
             let spawned = thread::Builder::new().spawn(move || {
                 let (guard, service) = &*shared;
-                converse(&stream, guard, service, &slot);
-                drop(slot);
+                converse(&*place.client, guard, service, Some(&place));
+                drop(place);
             });
-            drop(spawned); // if no thread was started, the closure and its slot are dropped
+            drop(spawned); // if no thread was started, the closure and its place are dropped
         }
     })?;
     Ok(())
 }
 
-/// One of the [`MAX_CONNECTIONS`], released however its thread ends.
-struct ConnectionPermit(Arc<AtomicUsize>);
-
-impl ConnectionPermit {
-    /// Whether there are few connections, so that this one may wait for a request.
-    fn may_wait(&self) -> bool {
-        self.0.load(Ordering::Relaxed) <= MAX_KEPT
-    }
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// What is written to a client that sends these bytes and no more, over a connection in memory: for
+/// tests and fuzzing. An answer longer than a few megabytes is cut off.
+pub fn answers(bytes: &[u8], guard: &Guard, service: &impl Service) -> Vec<u8> {
+    let wire = MemoryWire::new(bytes);
+    converse(&wire, guard, service, None);
+    wire.into_written()
 }
 
 /// The requests of a connection and their responses.
-fn converse(stream: &TcpStream, guard: &Guard, service: &impl Service, permit: &ConnectionPermit) {
+fn converse(wire: &dyn Wire, guard: &Guard, service: &impl Service, place: Option<&Place>) {
     let mut ahead = Vec::new();
     for left in (0..MAX_REQUESTS).rev() {
-        let mut request = match Request::read(stream, ahead) {
+        if let Some(place) = place {
+            place.begins_request();
+        }
+        let mut request = match Request::read(wire, ahead) {
             Ok(Some(request)) => request,
             Ok(None) => return,
             Err(refusal) => {
-                let _ = http::respond(stream, refusal.into(), Connection::Closed);
+                let _ = http::respond(wire, refusal.into(), Connection::Closed);
                 break;
             }
         };
@@ -122,15 +119,16 @@ fn converse(stream: &TcpStream, guard: &Guard, service: &impl Service, permit: &
             Ok(()) => (service.answer(&mut request), false),
             Err(refusal) => (refusal.into(), true),
         };
-        let is_kept = !is_refused && left > 0 && request.keeps_connection() && permit.may_wait();
+        let may_wait = place.is_none_or(|place| place.others() <= MAX_KEPT);
+        let is_kept = !is_refused && left > 0 && request.keeps_connection() && may_wait;
         let connection = if is_kept { Connection::Kept } else { Connection::Closed };
         // Ignore errors: the client may have disconnected.
         let is_stream = response.is_stream();
-        let written = http::respond(stream, response, connection);
+        let written = http::respond(wire, response, connection);
         if !is_kept || is_stream || written.is_err() {
             break;
         }
         ahead = request.into_ahead();
     }
-    http::finish(stream);
+    http::finish(wire);
 }

@@ -16,7 +16,7 @@ use fitgpt_program::Gelu;
 use super::{ExportError, Exported};
 use crate::{
     Checkpoint, Document, PositionRows, StoreError, TensorPiece, TensorSink, Tensors, Weights,
-    has_state,
+    has_state, nanogpt::RUN_ID_KEY,
 };
 
 /// nanoGPT's value before its first evaluation.
@@ -41,10 +41,17 @@ pub fn to_nanogpt(folder: &Path, out: &Path, overwrite: bool) -> Result<Exported
             return Err(ExportError::Optimizer { name: config.optimizer().name() });
         }
         let tensors = Tensors::of(&model, &Optimizer::of(&config));
-        let run = RunFacts { document: &document, config: &config };
-        write(out, &model, checkpoint.architecture().dropout, &tensors, Some(run), |sink| {
-            Ok(checkpoint.read(&tensors, sink)?)
-        })
+        let (dropout, run_id) = (checkpoint.architecture().dropout, checkpoint.run_id());
+        let run_id = run_id.map(str::to_owned);
+        let run = RunFacts { document: &document, config: &config, run_id: run_id.as_deref() };
+        write(
+            out,
+            &model,
+            dropout,
+            &tensors,
+            Some(run),
+            |sink| Ok(checkpoint.read(&tensors, sink)?),
+        )
     } else {
         let mut weights = Weights::open(folder)?;
         let (model, dropout) = (weights.architecture().model, weights.architecture().dropout);
@@ -68,6 +75,8 @@ fn check_family(model: &Model) -> Result<(), ExportError> {
 struct RunFacts<'a> {
     document: &'a Document,
     config: &'a Config,
+    /// `None` if it is nanoGPT's, or of an earlier version.
+    run_id: Option<&'a str>,
 }
 
 /// The storage of each tensor, and the sizes of all storages.
@@ -201,6 +210,10 @@ fn pickle(
                 }
             }
         });
+        if let Some(run_id) = run.and_then(|run| run.run_id) {
+            it.text(RUN_ID_KEY);
+            it.text(run_id);
+        }
     });
     pickle.finish()
 }

@@ -4,13 +4,13 @@
 //! GPT-2's tokens, characters of one byte, and a `tokenizer.json` whose rule has such a name can be
 //! written; everything else is refused, since llama.cpp would encode text differently.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use fitgpt_data::tokenizer::{
-    END_OF_TEXT, END_OF_TEXT_SPELLING, Json, TOKENIZER_FILE, Tokenizer, gpt2,
+    END_OF_TEXT, END_OF_TEXT_SPELLING, FILE_LIMIT_BYTES, Json, TOKENIZER_FILE, Tokenizer, gpt2,
     huggingface::{TOKENIZER_CONFIG_FILE, spelled},
 };
-use fitgpt_files::attempt::Attempt;
+use fitgpt_files::{attempt::Attempt, os};
 use serde_json::Value;
 
 use super::{ExportError, TokenizerGap, gguf::GgufValue};
@@ -56,7 +56,7 @@ pub(super) fn metadata(
                 let (action, path) = (Attempt::Read, file.clone());
                 ExportError::Io { action, path, source }
             };
-            let bytes = fs::read(&file).map_err(failed)?;
+            let bytes = os::read_bytes(&file, FILE_LIMIT_BYTES).map_err(failed)?;
             let document = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
             of_document(&document, folder).map_err(gap)?
         }
@@ -175,7 +175,7 @@ fn of_document(document: &Value, folder: &Path) -> Result<GgufVocabulary, Tokeni
     let merges = merges.iter().map(merge).collect::<Option<_>>().ok_or(TokenizerGap::Json)?;
 
     let json = Json::open(&folder.join(TOKENIZER_FILE)).map_err(|_| TokenizerGap::Json)?;
-    let config = fs::read(folder.join(TOKENIZER_CONFIG_FILE)).ok();
+    let config = os::read_bytes(&folder.join(TOKENIZER_CONFIG_FILE), FILE_LIMIT_BYTES).ok();
     let config = config.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let config: Value = config.unwrap_or_default();
     let begin = &config["bos_token"];
@@ -235,6 +235,8 @@ fn rule(document: &Value) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;

@@ -145,7 +145,8 @@ fn contents<'a>(
     version: u32,
 ) -> Contents<'a> {
     let (run_id, step) = ("0123456789abcdef", version.into());
-    let label = Label { run_id, step, keep: Retention::ONE, fingerprint: u64::from(version) };
+    let fingerprint = version.into();
+    let label = Label { run_id, step, keep: Retention::ONE, fingerprint, nanogpt: None };
     Contents { architecture, tensors, label, held: None }
 }
 

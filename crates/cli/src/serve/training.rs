@@ -7,10 +7,7 @@ use std::{
     env, fs,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -34,18 +31,38 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Processes that were started here.
 #[derive(Debug, Default)]
-pub(super) struct Trainings {
-    children: Mutex<Vec<Child>>,
+pub(super) struct Trainings(Mutex<Children>);
+
+#[derive(Debug, Default)]
+struct Children {
+    running: Vec<Child>,
     /// How many are being started.
-    starting: AtomicUsize,
+    starting: usize,
 }
 
-/// A run that is being started.
-struct StartingRun<'a>(&'a AtomicUsize);
+impl Children {
+    /// How many are running.
+    fn count(&mut self) -> usize {
+        // `try_wait` also reaps those that have ended.
+        self.running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.running.len()
+    }
+}
+
+/// A place for a run, from before its start until it is counted or has failed.
+struct StartingRun<'a>(&'a Trainings);
+
+impl StartingRun<'_> {
+    /// The run has started.
+    fn started(self, child: Child) {
+        // Counted before the place is free again.
+        self.0.children().running.push(child);
+    }
+}
 
 impl Drop for StartingRun<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.children().starting -= 1;
     }
 }
 
@@ -61,28 +78,28 @@ struct StartRequest {
 impl Trainings {
     /// How many are running.
     pub(super) fn count(&self) -> usize {
-        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        // `try_wait` also reaps those that have ended.
-        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        children.len()
+        self.children().count()
     }
 
-    /// One of the places for runs, from before the start until the run is counted.
+    fn children(&self) -> MutexGuard<'_, Children> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One of the places for runs. Looked for and taken at once, because requests are concurrent.
     fn place(&self) -> Result<StartingRun<'_>, Failure> {
-        let running = self.count();
-        let starting = self.starting.fetch_add(1, Ordering::SeqCst);
-        let place = StartingRun(&self.starting);
-        if running + starting >= MAX_RUNNING {
+        let mut children = self.children();
+        if children.count() + children.starting >= MAX_RUNNING {
             return Err(Failure::new("limit", messages::too_many_runs(MAX_RUNNING)));
         }
-        Ok(place)
+        children.starting += 1;
+        Ok(StartingRun(self))
     }
 
     /// Starts a run, and waits until its log exists.
     pub(super) fn start(&self, asked: &Value, runs: &Runs) -> Result<Value, ApiError> {
         let asked = StartRequest::deserialize(asked)
             .map_err(|_| refuse(400, "this is not a run to start"))?;
-        let _place = self.place()?;
+        let place = self.place()?;
         let root = runs.roots().first().ok_or(refuse(409, "there is no folder for runs"))?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let is_name = (1..=64).contains(&asked.name.len())
@@ -123,7 +140,7 @@ impl Trainings {
             thread::sleep(Duration::from_millis(20));
         }
         let pid = child.id();
-        self.children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        place.started(child);
         Ok(json!({ "id": runs.id_of(&folder), "pid": pid }))
     }
 

@@ -141,6 +141,9 @@ messages! {
         ja: "`{folder}/ckpt.pt` は nanoGPT が残したままです。`fitgpt export {folder} --to nanogpt --out {folder}/ckpt.pt --overwrite` でこの学習を書き込めます",
         de: "`{folder}/ckpt.pt` ist noch, wie nanoGPT es hinterließ; `fitgpt export {folder} --to nanogpt --out {folder}/ckpt.pt --overwrite` schreibt diesen Lauf hinein",
     }
+    no_sample(why) {
+        en: "no sample: {why}", zh: "没有示例：{why}", ja: "生成例はありません: {why}", de: "keine Probe: {why}",
+    }
     a_sample() { en: "\na sample:\n", zh: "\n示例：\n", ja: "\n生成例:\n", de: "\neine Probe:\n" }
     saved_in(folder) {
         en: "\nsaved in {folder}; `fitgpt sample --out_dir={folder} --start=\"…\"` continues any text",

@@ -26,6 +26,12 @@ fitgpt_say::sentences! {
         en: "cannot handle signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "Signale lassen sich nicht abfangen: {source}",
     }
     /// What to do about a missing checkpoint.
+    choose_one() {
+        en: "`--resume_from=fitgpt` takes FitGPT's and leaves `ckpt.pt` as it is; `--resume_from=nanogpt` takes `ckpt.pt`, and a resumed run keeps FitGPT's among its earlier checkpoints",
+        zh: "`--resume_from=fitgpt` 使用 FitGPT 的检查点，`ckpt.pt` 保持原样；`--resume_from=nanogpt` 使用 `ckpt.pt`，继续训练时 FitGPT 的检查点归入较早的检查点",
+        ja: "`--resume_from=fitgpt` は FitGPT のものを使い、`ckpt.pt` はそのまま残ります。`--resume_from=nanogpt` は `ckpt.pt` を使い、再開した学習では FitGPT のものは以前のチェックポイントの 1 つになります",
+        de: "`--resume_from=fitgpt` nimmt den von FitGPT und lässt `ckpt.pt`, wie sie ist; `--resume_from=nanogpt` nimmt `ckpt.pt`, und ein fortgesetzter Lauf behält den von FitGPT unter seinen früheren Checkpoints",
+    }
     train_first() {
         en: "name the folder of a run, or train one with `fitgpt train --out_dir=FOLDER`",
         zh: "请指定已有训练的文件夹，或用 `fitgpt train --out_dir=FOLDER` 训练一个",

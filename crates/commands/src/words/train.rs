@@ -1,5 +1,6 @@
 //! Why a run cannot begin, and what to do.
 
+use fitgpt_data::{Vocabulary, VocabularyKind};
 use fitgpt_run::budget::HostLimit;
 use fitgpt_say::Sentence;
 
@@ -153,6 +154,44 @@ fitgpt_say::sentences! {
         ja: "チェックポイントの保存後にデータセットが変わりました: 大きさか内容が異なります",
         de: "der Datensatz hat sich geändert, seit der Checkpoint gespeichert wurde: Größe oder Inhalt weicht ab",
     }
+    /// A resumed run whose tokens would mean something else; `here` and `there` describe both.
+    other_vocabulary(data, here, folder, there) {
+        en: "the tokens of `{data}` mean something else than those that the run in `{folder}` was trained on: {here}, and there {there}",
+        zh: "`{data}` 的 token 与 `{folder}` 中训练所用的 token 含义不同：这里是{here}，那里是{there}",
+        ja: "`{data}` のトークンは、`{folder}` の学習で使われたトークンと意味が異なります。データは{here}、学習では{there}です",
+        de: "die Tokens von `{data}` bedeuten etwas anderes als die, auf denen der Lauf in `{folder}` trainiert wurde: {here}, dort {there}",
+    }
+    allow_new_vocabulary(folder) {
+        en: "resume on the data of the run; or begin a new one from its weights with `--init_from={folder}` and another `--out_dir`; `--new_vocabulary=True` trains on here and takes over the data's tokenizer",
+        zh: "请用原来的数据继续；或用 `--init_from={folder}` 和另一个 `--out_dir` 从其权重开始新的训练；`--new_vocabulary=True` 则在此继续训练，并改用数据的分词器",
+        ja: "元のデータで再開するか、`--init_from={folder}` と別の `--out_dir` でその重みから新しい学習を始めてください。`--new_vocabulary=True` ならここで学習を続け、データのトークナイザに切り替えます",
+        de: "mit den Daten des Laufs fortsetzen; oder mit `--init_from={folder}` und einem anderen `--out_dir` von seinen Gewichten aus neu beginnen; `--new_vocabulary=True` trainiert hier weiter und übernimmt den Tokenizer der Daten",
+    }
+    takes_vocabulary(data, here) {
+        en: "the run takes over the tokens of `{data}`: {here}",
+        zh: "训练改用 `{data}` 的 token：{here}",
+        ja: "この学習は `{data}` のトークンに切り替わります: {here}",
+        de: "der Lauf übernimmt die Tokens von `{data}`: {here}",
+    }
+    other_vocabulary_of_weights(data, here, folder, there) {
+        en: "the tokens of `{data}` mean something else than those of the weights in `{folder}`: {here}, and there {there}",
+        zh: "`{data}` 的 token 与 `{folder}` 中权重的 token 含义不同：这里是{here}，那里是{there}",
+        ja: "`{data}` のトークンは `{folder}` の重みのトークンと意味が異なります。データは{here}、重みは{there}です",
+        de: "die Tokens von `{data}` bedeuten etwas anderes als die der Gewichte in `{folder}`: {here}, dort {there}",
+    }
+    symbols(count, hash) {
+        en: "{count} symbols (fingerprint {hash})", zh: "{count} 个符号（指纹 {hash}）", ja: "{count} 個の記号（指紋 {hash}）", de: "{count} Zeichen (Fingerabdruck {hash})",
+    }
+    gpt2s_tokens() { en: "GPT-2's tokens", zh: "GPT-2 的 token", ja: "GPT-2 のトークン", de: "GPT-2s Tokens" }
+    tokens_of_file(hash) {
+        en: "the tokens of a `tokenizer.json` (fingerprint {hash})",
+        zh: "某个 `tokenizer.json` 的 token（指纹 {hash}）",
+        ja: "`tokenizer.json` のトークン（指紋 {hash}）",
+        de: "die Tokens einer `tokenizer.json` (Fingerabdruck {hash})",
+    }
+    bare_tokens(count) {
+        en: "{count} tokens without a table", zh: "{count} 个没有符号表的 token", ja: "記号表のない {count} 個のトークン", de: "{count} Tokens ohne Tabelle",
+    }
     /// The run is resumed with other factors of its products than it had.
     other_products(there, here) {
         en: "the checkpoint was trained with `matmul_dtype` {there}; with {here}, the run continues with other bits than it would have had",
@@ -179,6 +218,16 @@ fitgpt_say::sentences! {
         zh: "请腾出空间，或把 `--out_dir` 指到另一块磁盘",
         ja: "空きを作るか、`--out_dir` を別のディスクにしてください",
         de: "Platz schaffen oder `--out_dir` auf eine andere Platte legen",
+    }
+}
+
+/// What kind of tokens they are, and which.
+pub(crate) fn vocabulary(known: &Vocabulary) -> Sentence {
+    match known.kind {
+        VocabularyKind::Symbols => symbols(known.tokens, &known.hash),
+        VocabularyKind::Gpt2 => gpt2s_tokens(),
+        VocabularyKind::File => tokens_of_file(&known.hash),
+        VocabularyKind::Ids => bare_tokens(known.tokens),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A Hugging Face tokenizer: the `tokenizer.json` next to a model's weights.
 
 use std::{
-    fmt, fs,
+    fmt,
     panic::{self, AssertUnwindSafe},
     path::Path,
     str::FromStr as _,
@@ -17,7 +17,7 @@ use super::{TokenizerError, byte_level::ByteLevel};
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 
 /// Larger files are refused; Gemma's has 33 MB.
-const FILE_LIMIT_BYTES: u64 = 512 << 20;
+pub const FILE_LIMIT_BYTES: u64 = 512 << 20;
 
 /// End-of-text tokens of model families: GPT-2, Qwen and `SmolLM`; Llama 3; `DeepSeek`; Llama 2 and
 /// Mistral; Gemma; others.
@@ -136,7 +136,7 @@ impl Json {
     /// vocabulary. If a chat model's files list an end-of-turn token, the common name is preferred.
     pub fn end_of_text(&self, folder: &Path) -> Option<EndOfTextToken> {
         let read = |name: &str| -> Option<serde_json::Value> {
-            serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok()
+            serde_json::from_slice(&os::read_bytes(&folder.join(name), FILE_LIMIT_BYTES).ok()?).ok()
         };
         let found = |token: &str, origin| {
             let id = self.id_of(token)?;
@@ -237,6 +237,8 @@ impl Eq for Json {}
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::tokenizer::{Stream, Tokenizer, sample::bytes_tokenizer};
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     chars::Chars,
-    json::{EndOfTextOrigin, EndOfTextToken, Json, TOKENIZER_FILE},
+    json::{EndOfTextOrigin, EndOfTextToken, FILE_LIMIT_BYTES, Json, TOKENIZER_FILE},
     stream::Stream,
 };
 

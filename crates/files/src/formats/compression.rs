@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError},
@@ -28,7 +28,7 @@ pub fn plain<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
         }
     };
     if is_gzip(first) {
-        Ok(Box::new(MultiGzDecoder::new(source)))
+        Ok(Box::new(GzipMembers { member: Some(GzDecoder::new(source)) }))
     } else if is_zstd(first) {
         Ok(Box::new(ZstdFrames::new(source)))
     } else {
@@ -47,6 +47,51 @@ fn is_gzip(first: &[u8]) -> bool {
 
 fn is_zstd(first: &[u8]) -> bool {
     first.starts_with(&ZSTD_MAGIC) || first.get(1..4) == Some(&ZSTD_SKIPPABLE)
+}
+
+/// The members of a file, one after the other, and the zeros that tapes and some tools put after them.
+struct GzipMembers<R: BufRead> {
+    /// `None` at the end.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(bytes)?;
+            if read > 0 || bytes.is_empty() {
+                return Ok(read);
+            }
+            // The member has ended, and its checksum was compared.
+            let mut source = self.member.take().expect("it was there").into_inner();
+            if !is_at_end_after_zeros(&mut source)? {
+                self.member = Some(GzDecoder::new(source));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Whether nothing but zeros follows. Zeros before another member are an error, as in `gzip`.
+fn is_at_end_after_zeros(source: &mut impl BufRead) -> io::Result<bool> {
+    let mut has_zeros = false;
+    loop {
+        let next = source.fill_buf()?;
+        if next.is_empty() {
+            return Ok(true);
+        }
+        let zeros = next.iter().take_while(|byte| **byte == 0).count();
+        has_zeros |= zeros > 0;
+        let is_other = zeros < next.len();
+        source.consume(zeros);
+        if is_other && has_zeros {
+            let what = "something follows the zeros after its end";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        if is_other {
+            return Ok(false);
+        }
+    }
 }
 
 /// The frames of a file, one after the other: `pzstd` and `cat` make files of several. A frame that
@@ -160,6 +205,16 @@ mod tests {
         assert_eq!(read(&frames).unwrap(), b"one two");
         assert_eq!(read(&[skipped, zstd(b"three")].concat()).unwrap(), b"three");
         assert_eq!(read(&[gzip(b"one "), gzip(b"two")].concat()).unwrap(), b"one two");
+    }
+
+    #[test]
+    fn zeros_after_a_gzip_file_are_padding_and_anything_else_is_an_error() {
+        for zeros in [1, 3, 512, 200_000] {
+            let padded = [gzip(b"one "), gzip(b"two"), vec![0; zeros]].concat();
+            assert_eq!(read(&padded).unwrap(), b"one two", "{zeros}");
+            assert!(read(&[padded, gzip(b"three")].concat()).is_err(), "{zeros}");
+        }
+        assert!(read(&[gzip(b"one"), b"garbage".to_vec()].concat()).is_err());
     }
 
     #[test]

@@ -5,14 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fitgpt_files::attempt::Attempt;
+use fitgpt_files::{attempt::Attempt, os};
 
 use super::{File, PatchError};
+
+/// Far more than either file.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The text of one of the two files.
 pub fn read(folder: &Path, file: File) -> Result<String, PatchError> {
     let path = folder.join(file.name());
-    fs::read_to_string(&path).map_err(|source| PatchError::File {
+    os::read_text(&path, MAX_BYTES).map_err(|source| PatchError::File {
         doing: Attempt::Read,
         path,
         source,
@@ -39,7 +42,7 @@ pub fn write(folder: &Path, texts: &[(File, &str)]) -> Result<Vec<PathBuf>, Patc
 }
 
 fn back_up(path: &Path) -> io::Result<PathBuf> {
-    let bytes = fs::read(path)?;
+    let bytes = os::read_bytes(path, MAX_BYTES)?;
     for number in 0_u32.. {
         let mut copy = path.as_os_str().to_owned();
         copy.push(".orig");
