@@ -35,7 +35,7 @@ ROWS = (
     ("--compile=False",),
     ("--n_layer=24", "--n_head=16", "--n_embd=1024", "--batch_size=4"),
     ("config/train_shakespeare_char.py",),
-    ("config/train_shakespeare_char.py", "--compile=False", "--batch_size=12", "--n_layer=4", "--n_embd=128"),
+    ("config/train_shakespeare_char.py", "--compile=False", "--batch_size=12", "--n_layer=4", "--n_head=4", "--n_embd=128"),
 )
 
 

@@ -144,6 +144,9 @@ class InPretend(unittest.TestCase):
             self.assertGreaterEqual(forward, workspace)
             self.assertGreaterEqual(backward, 2 * workspace)
             self.assertLess(m.peak_bytes, MIB)
+        for version, workspace in (("2.10.0+cu128", 8 * MIB + 128 * 1024), ("2.15.0", 32 * MIB)):
+            with mock.patch.object(torch, "__version__", version):
+                self.assertEqual(cublas_workspace_bytes((12, 0)), workspace)
 
     def test_settings_come_from_the_environment(self):
         conf = "expandable_segments:True,max_split_size_mb:128,backend:native"

@@ -14,6 +14,8 @@ import bisect
 import os
 from dataclasses import dataclass
 
+import torch
+
 MIB = 1 << 20
 SMALL = MIB  # requests up to this size come from the pool of small blocks
 SMALL_SEGMENT = 2 * MIB
@@ -26,8 +28,14 @@ MOST_UNSPLIT = 20 * MIB
 
 
 def cublas_workspace_bytes(capability):
-    """What cuBLAS gets for each thread that multiplies (`aten/src/ATen/cuda/CublasHandlePool.cpp`)."""
-    return 32 * MIB if tuple(capability) >= (9, 0) else 2 * 4 * MIB + 8 * 16 * 1024
+    """What cuBLAS gets for each thread that multiplies (`aten/src/ATen/cuda/CublasHandlePool.cpp`).
+
+    Hopper gets 32 MiB, and Blackwell too from PyTorch 2.13 on; not up to 2.10, as the code of their builds
+    shows. 2.11 and 2.12 were not looked at: the larger counts.
+    """
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    is_large = tuple(capability) == (9, 0) if version <= (2, 10) else tuple(capability) >= (9, 0)
+    return 32 * MIB if is_large else 2 * 4 * MIB + 8 * 16 * 1024
 
 
 @dataclass(frozen=True)
