@@ -85,12 +85,15 @@ fn comparable(name: &str) -> String {
     name.trim().trim_matches('`').trim_end_matches("()").to_lowercase().replace('_', "-")
 }
 
-/// The page whose name is most like `name`; `None` if none is similar.
+/// The page whose name begins with `name`, or is most like it; `None` if none is similar.
 pub fn nearest(name: &str) -> Option<&'static str> {
     let wanted = comparable(name);
     let names = rules().chain(CLAIMS.iter().flat_map(|(_, words)| words.iter().copied()));
-    let near = names.map(|known| (distance(&wanted, &comparable(known)), known));
-    let (far, known) = near.min_by_key(|(far, _)| *far)?;
+    let far = |known: &str| {
+        let known = comparable(known);
+        if known.starts_with(&wanted) { 0 } else { distance(&wanted, &known) }
+    };
+    let (far, known) = names.map(|known| (far(known), known)).min_by_key(|(far, _)| *far)?;
     (far <= wanted.chars().count() / 2).then_some(known)
 }
 
@@ -217,6 +220,7 @@ mod tests {
         assert_eq!(explain("stale_logits", Lang::English), explain("stale-logits", Lang::English));
         assert_eq!(nearest("eval_batchsize"), Some("eval_batch_size"));
         assert_eq!(nearest("stale-logit"), Some("stale-logits"));
+        assert_eq!(nearest("eval_batch"), Some("eval_batch_size"));
         assert_eq!(nearest("zzzzzzzz"), None);
     }
 

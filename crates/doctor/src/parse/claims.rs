@@ -139,12 +139,49 @@ const RECOMMENDS: &[&str] = &[
     "empfehl",
 ];
 
+/// Words of somebody who tells others what to do.
+const ADVISES: &[&str] = &[
+    "to fix",
+    "you can",
+    "you could",
+    "you should",
+    "you need to",
+    "try setting",
+    "helps",
+    "saves",
+    "可以",
+    "请",
+    "してください",
+    "すると",
+    "sie können",
+    "du kannst",
+    "hilft",
+];
+
+/// Words of somebody who reports what happened to them, after a space.
+const REPORTS: &[&str] = &[
+    " i ",
+    " i'm ",
+    " i've ",
+    " my ",
+    " we ",
+    " we're ",
+    "我",
+    "私",
+    " ich ",
+    " wir ",
+    " traceback",
+];
+
 /// What a text recommends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Advised {
     claims: Vec<Claim>,
     headings: u32,
     recommends: u32,
+    /// Which of [`ADVISES`] and [`REPORTS`] occur.
+    advises: [bool; ADVISES.len()],
+    reports: bool,
 }
 
 impl Advised {
@@ -159,6 +196,11 @@ impl Advised {
         self.headings = self.headings.saturating_add(u32::from(is_heading));
         let recommends = RECOMMENDS.iter().any(|words| lower.contains(words));
         self.recommends = self.recommends.saturating_add(u32::from(recommends));
+        for (advises, words) in self.advises.iter_mut().zip(ADVISES) {
+            *advises |= lower.contains(words);
+        }
+        let spaced = format!(" {lower}");
+        self.reports |= REPORTS.iter().any(|words| spaced.contains(words));
         for (claim, groups) in CLAIMS {
             let is_made = groups.iter().all(|group| group.iter().any(|w| lower.contains(w)));
             if is_made && !self.claims.contains(claim) {
@@ -167,9 +209,13 @@ impl Advised {
         }
     }
 
-    /// The claims, if the text is advice: it has a structure, recommends, and makes several claims.
+    /// The claims, if the text is advice: it makes several, and either has the structure of a note
+    /// that recommends, or tells others what to do and reports nothing.
     pub(crate) fn claims(&self) -> &[Claim] {
-        let is_advice = self.claims.len() >= 3 && self.recommends >= 2 && self.headings >= 2;
+        let is_note = self.recommends >= 2 && self.headings >= 2;
+        let advises = self.advises.iter().filter(|advises| **advises).count();
+        let is_answer = advises >= 2 && !self.reports;
+        let is_advice = self.claims.len() >= 3 && (is_note || is_answer);
         if is_advice { &self.claims } else { &[] }
     }
 }
@@ -195,5 +241,16 @@ mod tests {
         let log = "Overriding config with config/a.py:\n# eval_iters = 50\ncompile = False\neval_interval = 100\n\
                    expandable_segments:True\nstep 0: train loss 4";
         assert_eq!(read(log), []);
+    }
+
+    #[test]
+    fn an_answer_in_a_forum_is_advice_and_a_question_is_none() {
+        let advice = "To fix it set eval_batch_size=4 and compile=False, which saves 1-2 GB. You can also \
+                      call model.gradient_checkpointing_enable() and torch.cuda.empty_cache().";
+        let claims = read(advice);
+        for claim in [Claim::EvalBatchSize, Claim::CompileOff, Claim::GradientCheckpointing] {
+            assert!(claims.contains(&claim), "{claim:?}: {claims:?}");
+        }
+        assert_eq!(read(&format!("I tried this answer, and it still fails: {advice}")), []);
     }
 }
