@@ -181,3 +181,16 @@ fn flags_that_contradict_each_other_are_refused() {
     assert_eq!(files(&place, "one"), files(&place, "two"));
     assert!(place.path("one/train_000002.bin").exists());
 }
+
+#[test]
+fn a_cut_that_may_change_tokens_is_reported() {
+    let place = TestFolder::new();
+    let said = |text: String| {
+        fs::write(place.path("text.txt"), text).unwrap();
+        let ran = place.run(&["prepare", "text.txt", "--out=data", "--overwrite"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout.contains("tokens there may differ from those of the whole")
+    };
+    assert!(said("a".repeat(600_000)));
+    assert!(!said("a word ".repeat(100_000)));
+}

@@ -313,6 +313,10 @@ fn text(summary: &PrepareSummary) -> String {
             0 => String::new(),
             tokens => words::resumed(grouped(tokens)),
         },
+        match summary.forced_cuts {
+            0 => String::new(),
+            cuts => words::forced_cuts(grouped(cuts)),
+        },
         // For GPT-2's tokens there is only one, which needs no line.
         match &summary.end_of_text {
             Some(EndOfTextToken { token, id, origin }) if *origin != EndOfTextOrigin::Gpt2 => {

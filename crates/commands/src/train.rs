@@ -153,11 +153,10 @@ impl PlannedRun {
         let data = Dataset::open(beginning.config.dataset(), Path::new("."));
         let data = together(ranks, data.map_err(Failure::from))?;
         together(ranks, check_same_data(ranks, &data))?;
-        let taken = vocabulary::check(&beginning.start, &beginning.config, &data, request.note);
-        let takes_vocabulary = together(ranks, taken)?;
-        let vocab = vocab(&beginning.config, &data)
-            .and_then(|vocab| beginning.check_shape(vocab).map(|()| vocab));
-        let vocab = together(ranks, vocab)?;
+        let tokens = vocabulary::check(&beginning.start, &beginning.config, &data, request.note)
+            .and_then(|taken| Ok((taken, vocab(&beginning.config, &data)?)))
+            .and_then(|tokens| beginning.check_shape(tokens.1).map(|()| tokens));
+        let (takes_vocabulary, vocab) = together(ranks, tokens)?;
 
         let (here, least) = LocalPlanner::of_ranks(ranks, &beginning.config, vocab)?;
         if let Some(sentence) = here.note.as_ref().filter(|_| ranks.is_root()) {

@@ -193,9 +193,9 @@ macro_rules! key_table {
             FitGpt threads: u32 = int(0), THREADS,
                 "Run on N threads of the CPU; 0: all";
             FitGpt resume_from: OriginChoice = ConfigValue::None, ANY,
-                "Of two checkpoints in out_dir continue or sample this one: 'fitgpt' or 'nanogpt' (ckpt.pt); unset: FitGPT's, unless ckpt.pt is another than it began from";
+                "Choose one of two checkpoints in out_dir: 'fitgpt' or 'nanogpt' (ckpt.pt); unset: FitGPT's, unless ckpt.pt is another than it began from";
             FitGpt new_vocabulary: bool = boolean(false), ANY,
-                "Resume on data whose tokens mean something else than those of the checkpoint; the run takes over the data's tokenizer";
+                "Allow data whose tokens mean something else than those of the checkpoint, and take over its tokenizer";
             FitGpt sample_interval: u64 = int(0), NUMBER,
                 "Write a sample to the log every N steps; 0: never";
             FitGpt keep_checkpoints: u32 = int(2), SIZE,

@@ -278,8 +278,8 @@ pub struct PrepareSummary {
     pub val_tokens: u64,
     /// How often a document was cut at a position where its tokens may differ from those of the
     /// whole. With GPT-2's tokens: once for each 256 KiB of characters of one class without a
-    /// position that no token crosses. With a
-    /// `tokenizer.json`: once for each 256 KiB of a document.
+    /// position that no token crosses. With a `tokenizer.json`: once for each 256 KiB of a
+    /// document.
     pub forced_cuts: u64,
     /// The token between documents; `None` if there is none.
     pub end_of_text: Option<EndOfTextToken>,

@@ -80,6 +80,13 @@ messages! {
         ja: "1 トークンあたり {bytes_per_token} バイト、{seconds} 秒\n",
         de: "{bytes_per_token} Bytes je Token, {seconds} s\n",
     }
+    /// Positions at which a document was cut although tokens may cross them.
+    forced_cuts(n) {
+        en: "long texts were cut where a token may cross: {n} times; tokens there may differ from those of the whole\n",
+        zh: "长文本在可能有 token 跨越的位置被切分：{n} 次；这些位置的 token 可能与整篇文本的不同\n",
+        ja: "長いテキストを、token がまたぐかもしれない位置で区切りました: {n} 回。そこの token はテキスト全体の場合と異なることがあります\n",
+        de: "lange Texte wurden geschnitten, wo ein Token liegen kann: {n}-mal; Tokens dort können von denen des Ganzen abweichen\n",
+    }
     /// A file in a folder that was not read.
     skipped(path, reason) {
         en: "skipped {path}: {reason}\n", zh: "跳过 {path}：{reason}\n", ja: "{path} を飛ばしました: {reason}\n", de: "{path} übergangen: {reason}\n",
