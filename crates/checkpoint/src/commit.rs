@@ -24,7 +24,10 @@
 //! crash before every file operation in `crates/checkpoint/src/tests`; kills in
 //! `tests/runs/training.rs`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use fitgpt_files::disk::{self, Disk};
 
@@ -137,7 +140,7 @@ pub(super) fn recover_one(disk: &Disk, dir: &Path) -> Result<()> {
         disk.remove_files_in(&abandoned, &FILES)?;
     }
     // A power failure may have undone the last rename of a kept checkpoint.
-    finish_keeping(disk, &dir.join(KEPT))
+    despite_removals(|| finish_keeping(disk, &dir.join(KEPT)))
 }
 
 /// The progress of a committed save.
@@ -166,7 +169,7 @@ fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> 
     }
     disk.sync_dir(dir)?;
     disk.remove_files_in(&placing, &FILES)?;
-    prune(disk, dir)
+    despite_removals(|| prune(disk, dir))
 }
 
 /// Moves the checkpoint in `dir` to the kept ones if the new manifest keeps it; otherwise removes
@@ -180,19 +183,41 @@ fn set_old_aside(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> 
         && (is_kept(&old, new.keep, 1) || old.is_other_branch(new))
         && old.run_id == new.run_id
     {
-        disk.ensure_dir(&kept)?;
-        let keeping = kept.join(format!("{KEEPING}{}", old.step));
-        disk.ensure_dir(&keeping)?;
-        // Sync before the first file moves into it.
-        disk.sync_dir(&kept)?;
-        disk.sync_dir(dir)?;
-        keep_files(disk, dir, &keeping)?;
-        disk.sync_dir(&keeping)?;
-        disk.sync_dir(dir)?;
-    } else {
-        disk.remove_file(&manifest_path)?;
+        return despite_removals(|| keep(disk, dir, &kept, old.step));
     }
-    finish_keeping(disk, &kept)
+    disk.remove_file(&manifest_path)?;
+    despite_removals(|| finish_keeping(disk, &kept))
+}
+
+/// Does something to kept checkpoints. Somebody may remove them, or their whole folder, at the same
+/// time: that must not end a run, so it begins again.
+fn despite_removals(mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    const ATTEMPTS: u32 = 10;
+    let mut attempt = 1;
+    loop {
+        match work() {
+            Err(CheckpointError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS =>
+            {
+                attempt += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Moves the checkpoint of `step` in `dir` to `kept`.
+fn keep(disk: &Disk, dir: &Path, kept: &Path, step: u64) -> Result<()> {
+    disk.ensure_dir(kept)?;
+    let keeping = kept.join(format!("{KEEPING}{step}"));
+    disk.ensure_dir(&keeping)?;
+    // Sync before the first file moves into it.
+    disk.sync_dir(kept)?;
+    disk.sync_dir(dir)?;
+    keep_files(disk, dir, &keeping)?;
+    disk.sync_dir(&keeping)?;
+    disk.sync_dir(dir)?;
+    finish_keeping(disk, kept)
 }
 
 /// The manifest in `folder`; `None` if it is missing or damaged, which must not stop a committed

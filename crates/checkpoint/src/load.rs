@@ -245,7 +245,7 @@ pub struct Checkpoint {
     /// `None` if the optimizer has made no update.
     state: Option<WeightFiles>,
     /// The `ckpt.pt` in its folder, if there is one.
-    beside: Option<NanoGptStamp>,
+    nanogpt_stamp: Option<NanoGptStamp>,
 }
 
 impl Checkpoint {
@@ -254,7 +254,7 @@ impl Checkpoint {
         let ChosenCheckpoint { path, nanogpt } = origin::choose(dir, from)?;
         // What is read later is what was looked at: opening nanoGPT's file identifies it again.
         let opened = Self::open(&path)?;
-        Ok(Self { beside: opened.beside.or(nanogpt), ..opened })
+        Ok(Self { nanogpt_stamp: opened.nanogpt_stamp.or(nanogpt), ..opened })
     }
 
     /// Opens the checkpoint in `dir` and checks that its files are from one save. If the folder has
@@ -269,14 +269,14 @@ impl Checkpoint {
     fn open_nanogpt(disk: &Disk, file: &Path) -> Result<Self> {
         let opened = NanoGpt::open(disk, file)?;
         let is_updated = opened.run.updates > 0;
-        let beside = Some(opened.stamp.clone());
+        let nanogpt_stamp = Some(opened.stamp.clone());
         let (weights, states) = Weights::of_nanogpt(opened);
         let no_optimizer = || CheckpointError::Saved {
             path: file.to_owned(),
             source: SavedError::NoKey { key: "optimizer".to_owned() },
         };
         let states = states.ok_or_else(no_optimizer)?;
-        Ok(Self { weights, state: Some(states).filter(|_| is_updated), beside })
+        Ok(Self { weights, state: Some(states).filter(|_| is_updated), nanogpt_stamp })
     }
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
@@ -303,7 +303,7 @@ impl Checkpoint {
                 });
             }
         }
-        Ok(Self { weights, state: Some(state), beside: None })
+        Ok(Self { weights, state: Some(state), nanogpt_stamp: None })
     }
 
     /// The model of the weights.
@@ -323,7 +323,7 @@ impl Checkpoint {
 
     /// Identifies the `ckpt.pt` that it is, or that is next to it; `None` if there is none.
     pub fn nanogpt_stamp(&self) -> Option<&NanoGptStamp> {
-        self.beside.as_ref()
+        self.nanogpt_stamp.as_ref()
     }
 
     /// The model as keys of a config.

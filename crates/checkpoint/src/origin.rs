@@ -74,10 +74,10 @@ fn stamp(disk: &Disk, file: &Path) -> Result<NanoGptStamp> {
 }
 
 /// Refuses a checkpoint of ours in `folder` whose manifest does not record the `ckpt.pt` next to it.
-fn check_recorded(disk: &Disk, folder: &Path, beside: Option<&NanoGptStamp>) -> Result<()> {
+fn check_recorded(disk: &Disk, folder: &Path, stamp: Option<&NanoGptStamp>) -> Result<()> {
     let manifest = folder::manifest_of(disk, folder)?.filter(Manifest::is_saved);
     let is_ours = manifest.is_some() || commit::is_ours(disk, folder);
-    let is_known = manifest.as_ref().zip(beside).is_some_and(|(manifest, now)| {
+    let is_known = manifest.as_ref().zip(stamp).is_some_and(|(manifest, now)| {
         let recorded = manifest.nanogpt.as_ref();
         recorded.is_some_and(|then| then.is_same_file(now))
             || now.is_exported_from(&manifest.run_id)
@@ -88,6 +88,6 @@ fn check_recorded(disk: &Disk, folder: &Path, beside: Option<&NanoGptStamp>) -> 
     Err(CheckpointError::TwoCheckpoints {
         folder: folder.to_owned(),
         ours: manifest.map(|manifest| manifest.step),
-        theirs: beside.and_then(NanoGptStamp::iter_num),
+        theirs: stamp.and_then(NanoGptStamp::iter_num),
     })
 }

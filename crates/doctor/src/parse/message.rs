@@ -132,7 +132,7 @@ pub struct PrintedShape {
     pub axes: Vec<u64>,
     /// How an element is stored.
     pub dtype: Element,
-    /// The op that the log names beside it, in lower case and without white space; or nothing.
+    /// The op that the log names next to it, in lower case and without white space; or nothing.
     pub op: String,
     /// It is the largest buffer of a compiled program, not the request itself.
     pub is_part: bool,

@@ -2,7 +2,7 @@
 //! [`commands`] has the latter.
 //!
 //! Promise: every failure ends in advice and a next step, and no fix is empty. Test:
-//! `crates/doctor/tests/reports.rs`, `crates/doctor/src/rules/tests.rs`.
+//! `crates/doctor/tests/reports/main.rs`, `crates/doctor/src/rules/tests.rs`.
 
 mod stack;
 mod invocation;

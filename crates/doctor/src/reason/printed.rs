@@ -1,4 +1,4 @@
-//! What a tensor is of which the log prints the shape: by the op that the log names beside it, by the
+//! What a tensor is of which the log prints the shape: by the op that the log names next to it, by the
 //! sizes of the model that the log names, and last by its form.
 
 use fitgpt_config::{GPT2_VOCAB, PADDED_VOCAB};
